@@ -138,7 +138,11 @@ class NodeProcessImpl : public NodeProcess {
   // when /healthz fails, and a restart of the driver does not repair the registrar. If no driver is
   // probed, /healthz reports the registrar's state, as in node-driver-registrar.
   std::map<std::string, HttpEndpoint::Handler> MakeHealthHandlers() {
-    const HttpEndpoint::Handler registrar = [this] { return ToAnswer(registrar_->CheckHealth()); };
+    const HttpEndpoint::Handler registrar = [this] {
+      const Status health = registrar_->CheckHealth();
+      // node-driver-registrar answers so, too.
+      return ToAnswer(health, health.code() == StatusCode::kNotFound ? 404 : 500);
+    };
     const HttpEndpoint::Handler drivers = [this] { return ToAnswer(ProbeDrivers()); };
     std::map<std::string, HttpEndpoint::Handler> paths = {
         {"/healthz", [] { return ToAnswer(base::OkStatus()); }}};
@@ -152,10 +156,10 @@ class NodeProcessImpl : public NodeProcess {
     return base::OkStatus();
   }
 
-  static HttpEndpoint::Answer ToAnswer(const Status& health) {
+  static HttpEndpoint::Answer ToAnswer(const Status& health, int code_of_failure = 500) {
     if (health.ok()) return {.body = "ok"};
     LOG_WARNING("health: {}", base::ToString(health));
-    return {.code = 500, .body = base::ToString(health) + "\n"};
+    return {.code = code_of_failure, .body = base::ToString(health) + "\n"};
   }
 
   base::Metrics metrics_;

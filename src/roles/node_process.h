@@ -3,7 +3,8 @@
 //
 //   /healthz             the driver's Probe; the registrar's state, if no driver is probed; else
 //                        "ok", because the process runs
-//   /healthz/registrar   whether the driver is announced to the kubelet
+//   /healthz/registrar   whether the driver is announced to the kubelet; 404: there is no
+//                        registration socket
 #pragma once
 
 #include <memory>

@@ -1,7 +1,10 @@
 #include "roles/registrar.h"
 
+#include <google/protobuf/util/message_differencer.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -11,6 +14,7 @@
 #include "base/mutex.h"
 #include "platform/files/watch_folder.h"
 #include "rpc/csi_client.h"
+#include "rpc/registration_client.h"
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"
 
@@ -49,8 +53,8 @@ std::optional<FileId> ReadSocketId(const std::string& path) {
 
 class RegistrarImpl : public Registrar {
  public:
-  RegistrarImpl(Options options, std::unique_ptr<rpc::CsiClient> client)
-      : options_(std::move(options)), client_(std::move(client)) {}
+  RegistrarImpl(Options options, std::string driver_socket)
+      : options_(std::move(options)), driver_socket_(std::move(driver_socket)) {}
 
   ~RegistrarImpl() override {
     {
@@ -68,23 +72,54 @@ class RegistrarImpl : public Registrar {
   }
 
   Status CheckHealth() const override {
-    MutexLock lock(mutex_);
-    RETURN_IF_ERROR(state_);
-    if (ReadSocketId(path_) == own_) return base::OkStatus();
-    return Error(StatusCode::kUnavailable, "registration socket {} is gone", Quote(path_));
+    Announcement announcement;
+    Status state;
+    {
+      MutexLock lock(mutex_);
+      announcement = announcement_;
+      state = state_;
+    }
+    const std::string& path = announcement.path;
+    struct stat found{};
+    const int error = path.empty() || stat(path.c_str(), &found) == 0 ? 0 : errno;
+    if (path.empty() || error == ENOENT) {
+      return Error(StatusCode::kNotFound, "registration socket does not exist{}{}",
+                   state.ok() ? "" : ": ", base::Message(state));
+    }
+    if (error != 0) {
+      return Error(StatusCode::kUnavailable, "stat {}: {}", Quote(path), strerror(error));
+    }
+    if (!S_ISSOCK(found.st_mode)) {
+      return Error(StatusCode::kUnavailable, "{} is not a socket", Quote(path));
+    }
+    const auto info = rpc::GetPluginInfo(path, options_.timeout);
+    if (!info.ok()) {
+      return Error(StatusCode::kUnavailable, "registration socket {}: {}", Quote(path),
+                   base::ToString(info.status()));
+    }
+    if (info->name == announcement.driver) return base::OkStatus();
+    return Error(StatusCode::kUnavailable, "registration socket {} announces another driver, {}",
+                 Quote(path), Quote(info->name));
   }
 
  private:
+  struct Announcement {
+    std::string driver;
+    std::string path;           // of the registration socket; empty: nothing was announced yet
+    std::optional<FileId> own;  // the socket that the registrar made there
+  };
+
   void RequestCheck() {
     MutexLock lock(mutex_);
     check_requested_ = true;
     changed_.NotifyAll();
   }
 
-  // The thread: announces the driver, and announces it again when its socket or the registrar's
-  // socket has changed.
+  // The thread: announces the driver, and announces it again when the registrar's socket is gone or
+  // the driver was restarted and describes the node differently.
   void KeepAnnounced() {
     while (true) {
+      check_again_ = false;
       const Status state = SyncRegistration();
       if (!state.ok() && state != logged_) {
         LOG_WARNING("driver at {} is not announced: {}", Quote(options_.csi_address),
@@ -95,7 +130,7 @@ class RegistrarImpl : public Registrar {
       state_ = state;
       const auto retry = std::chrono::steady_clock::now() + options_.retry;
       while (!check_requested_ && !stopping_) {
-        if (state.ok()) {
+        if (state.ok() && !check_again_) {
           changed_.Wait(mutex_);
         } else if (!changed_.WaitUntil(mutex_, retry)) {
           break;
@@ -106,28 +141,55 @@ class RegistrarImpl : public Registrar {
     }
   }
 
-  // Compares the present state with the wanted one, and corrects it.
+  // Compares the present state with the wanted one, and corrects it. OK: the driver is announced.
   Status SyncRegistration() {
     RETURN_IF_ERROR(EnsureWatch(folder_watch_, options_.folder));
-    RETURN_IF_ERROR(EnsureWatch(driver_watch_,
-                                std::filesystem::path(client_->socket()).parent_path().string()));
-    const std::optional<FileId> driver = ReadSocketId(client_->socket());
-    if (server_ != nullptr && driver == driver_ && ReadSocketId(path()) == own()) {
+    const Status watched =
+        EnsureWatch(driver_watch_, std::filesystem::path(driver_socket_).parent_path().string());
+    const std::optional<FileId> driver = ReadSocketId(driver_socket_);
+    const Announcement announcement = ReadAnnouncement();
+    const std::optional<FileId> present = ReadSocketId(announcement.path);
+    if (server_ == nullptr || !present.has_value() || present != announcement.own) {
+      RETURN_IF_ERROR(watched);
+      return Announce(driver);
+    }
+    check_again_ = !watched.ok();
+    if (!driver.has_value() || (driver == driver_ && node_info_.has_value())) {
       return base::OkStatus();
     }
-    csi::v1::GetPluginInfoRequest request;
-    ASSIGN_OR_RETURN(const auto info, client_->GetPluginInfo(request, options_.timeout));
-    if (!api::IsCsiDriverName(info.name())) {
-      return Error(StatusCode::kInvalidArgument, "{} is not the name of a CSI driver",
-                   Quote(info.name()));
+    return CompareNodeInfo(driver, announcement.driver);
+  }
+
+  // Asks a driver that was restarted, or that did not answer before its announcement, for what the
+  // kubelet asked it, and announces it again if the answer has changed. If the driver does not
+  // answer, it stays announced and is asked again.
+  Status CompareNodeInfo(const std::optional<FileId>& driver, const std::string& name) {
+    auto info = ReadNodeInfo();
+    if (!info.ok()) {
+      check_again_ = true;
+      return base::OkStatus();
     }
-    // A driver that is ending may still answer on this connection, although its socket is removed,
-    // so that the kubelet cannot reach it.
-    if (!driver.has_value()) {
-      return Error(StatusCode::kUnavailable, "the driver's socket {} does not exist",
-                   Quote(client_->socket()));
+    if (!node_info_.has_value() ||
+        google::protobuf::util::MessageDifferencer::Equals(*node_info_, *info)) {
+      driver_ = driver;
+      node_info_ = *std::move(info);
+      return base::OkStatus();
     }
-    return Announce(info.name(), driver);
+    LOG_INFO("driver '{}' was restarted and describes the node differently: it is announced again",
+             name);
+    const Status announced = Announce(driver);
+    if (server_ == nullptr) return announced;
+    check_again_ |= !announced.ok();
+    return base::OkStatus();
+  }
+
+  // The driver is asked by a connection of its own each time, because a driver that is ending may
+  // still answer on an older one, although another file is at its path.
+  StatusOr<csi::v1::NodeGetInfoResponse> ReadNodeInfo() const {
+    ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(options_.csi_address));
+    auto info = client->NodeGetInfo(csi::v1::NodeGetInfoRequest(), options_.timeout);
+    if (info.status().code() == StatusCode::kUnimplemented) return csi::v1::NodeGetInfoResponse();
+    return info;
   }
 
   // Sets `watch` if it is not set, or if `folder` was removed.
@@ -145,7 +207,22 @@ class RegistrarImpl : public Registrar {
     return std::filesystem::is_directory(folder, ignored);
   }
 
-  Status Announce(const std::string& driver, const std::optional<FileId>& driver_file) {
+  Status Announce(const std::optional<FileId>& driver_file) {
+    if (!driver_file.has_value()) {
+      return Error(StatusCode::kUnavailable, "the driver's socket {} does not exist",
+                   Quote(driver_socket_));
+    }
+    ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(options_.csi_address));
+    csi::v1::GetPluginInfoRequest request;
+    ASSIGN_OR_RETURN(const auto info, client->GetPluginInfo(request, options_.timeout));
+    const std::string& driver = info.name();
+    if (!api::IsCsiDriverName(driver)) {
+      return Error(StatusCode::kInvalidArgument, "{} is not the name of a CSI driver",
+                   Quote(driver));
+    }
+    // The kubelet asks later than this. If the driver is restarted in between, its socket is not
+    // `driver_file`, and it is asked again.
+    auto node_info = ReadNodeInfo();
     const std::string path = fmt::format("{}/{}-reg.sock", options_.folder, driver);
     server_.reset();  // removes the old socket, so that the kubelet notices the change
     ASSIGN_OR_RETURN(server_, rpc::RegistrationServer::Start(
@@ -161,27 +238,27 @@ class RegistrarImpl : public Registrar {
                                   }));
     LOG_INFO("driver '{}' is announced at {}", driver, Quote(path));
     driver_ = driver_file;
+    node_info_.reset();
+    check_again_ = !node_info.ok();
+    if (node_info.ok()) node_info_ = *std::move(node_info);
     MutexLock lock(mutex_);
-    path_ = path;
-    own_ = ReadSocketId(path);
+    announcement_ = {.driver = driver, .path = path, .own = ReadSocketId(path)};
     return base::OkStatus();
   }
 
-  std::string path() const {
+  Announcement ReadAnnouncement() const {
     MutexLock lock(mutex_);
-    return path_;
-  }
-  std::optional<FileId> own() const {
-    MutexLock lock(mutex_);
-    return own_;
+    return announcement_;
   }
 
   const Options options_;
-  const std::unique_ptr<rpc::CsiClient> client_;
+  const std::string driver_socket_;  // its path
   // Only the thread uses these.
   std::unique_ptr<rpc::RegistrationServer> server_;
-  std::optional<FileId> driver_;  // the driver's socket when it was announced
-  Status logged_;                 // the state that was logged last
+  std::optional<FileId> driver_;  // the driver's socket when it answered last
+  std::optional<csi::v1::NodeGetInfoResponse> node_info_;  // at the announcement
+  bool check_again_ = false;  // after `retry`, although the driver is announced
+  Status logged_;             // the state that was logged last
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
@@ -189,8 +266,7 @@ class RegistrarImpl : public Registrar {
   bool check_requested_ ABSL_GUARDED_BY(mutex_) = false;
   Status state_ ABSL_GUARDED_BY(mutex_) = Error(StatusCode::kUnavailable,
                                                 "the driver has not been asked yet");
-  std::string path_ ABSL_GUARDED_BY(mutex_);
-  std::optional<FileId> own_ ABSL_GUARDED_BY(mutex_);  // the socket that the registrar made
+  Announcement announcement_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<platform::FolderWatch> folder_watch_, driver_watch_;
   std::jthread thread_;
 };
@@ -206,7 +282,7 @@ StatusOr<std::unique_ptr<Registrar>> Registrar::Start(Options options) {
   RETURN_IF_ERROR_WITH(rpc::SocketPath(options.folder + "/d-reg.sock"),
                        "--plugin-registration-path");
   ASSIGN_OR_RETURN(auto client, rpc::CsiClient::New(options.csi_address));
-  auto registrar = std::make_unique<RegistrarImpl>(std::move(options), std::move(client));
+  auto registrar = std::make_unique<RegistrarImpl>(std::move(options), client->socket());
   registrar->StartThread();
   return std::unique_ptr<Registrar>(std::move(registrar));
 }

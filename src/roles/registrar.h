@@ -1,14 +1,21 @@
 // Announces a CSI driver to the kubelet (in Kubernetes: the sidecar node-driver-registrar).
 //
-//   [waiting] ── driver's name is known ────▶ [announced: <folder>/<driver>-reg.sock is served]
-//       ▲                                         │ driver's socket is a new one: it was restarted
-//       └─────────────────────────────────────────┤
-//                                                 │ our socket is gone: the kubelet's folder was
-//                                                 └─▶ emptied, announce again
+//   [waiting] ── driver's name is known ──▶ [announced: <folder>/<driver>-reg.sock is served]
+//       ▲                                       │   │                       ▲
+//       ├── our socket is gone ─────────────────┘   │ the driver's socket   │ NodeGetInfo answers
+//       │                                           │ is a new file         │ as before
+//       │                                           ▼                       │
+//       └── NodeGetInfo answers otherwise ─── [restarted: still served] ────┘
 //
-// A driver that was restarted is announced again, because the kubelet calls NodeGetInfo only after
-// an announcement. While the socket exists, a kubelet that refused the driver tries again without
-// help, and a kubelet that starts later finds the socket. No failure ends the process.
+// A driver stays announced while our socket exists, also while the driver is away. When the socket
+// is removed, the kubelet takes the driver out of CSINode, and while it is served the kubelet needs
+// no help: one that refused the driver tries again, and one that starts later finds the socket. The
+// kubelet calls NodeGetInfo only after an announcement. So a driver that was restarted and now
+// answers with another node id, number of volumes or topology is announced again: the socket is
+// removed and served anew. A driver whose answer stays the same is not. If the driver did not
+// answer before the announcement, its first answer counts as that of the announcement. If our
+// socket is gone because the kubelet's folder was emptied, the driver is announced again as soon as
+// it answers. No failure ends the process.
 #pragma once
 
 #include <chrono>
@@ -34,7 +41,9 @@ class Registrar {
   static base::StatusOr<std::unique_ptr<Registrar>> Start(Options options);
   virtual ~Registrar() = default;
 
-  // Returns OK while the driver is announced, and otherwise the reason why it is not. Thread-safe.
+  // Asks the registration socket for its driver, as the kubelet does; blocks for at most `timeout`.
+  // NOT_FOUND: no registration socket exists, with the reason if it is known. UNAVAILABLE: the file
+  // there is no socket, or it does not answer with the driver's name. Thread-safe.
   virtual base::Status CheckHealth() const = 0;
 };
 

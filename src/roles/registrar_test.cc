@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -65,10 +66,18 @@ class RegistrarTest : public testing::Test {
   }
   // As the kubelet does.
   bool Answers() { return rpc::GetPluginInfo(Socket(), seconds(1)).ok(); }
-  uint64_t Inode() const {
+  // Tells one socket from the next one at the same path.
+  std::string SocketId() const {
     struct stat info{};
-    return stat(Socket().c_str(), &info) == 0 ? info.st_ino : 0;
+    if (stat(Socket().c_str(), &info) != 0) return "none";
+    return fmt::format("{} {}.{}", info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
   }
+  // As a driver that is replaced by another process.
+  void RestartDriver() {
+    driver_->GoAway();
+    ASSERT_TRUE(driver_->ComeBack().ok());
+  }
+  bool WaitForNodeGetInfo(int count) { return driver_->script().WaitFor("NodeGetInfo", count); }
 
   platform::TempFolder folder_;
   std::unique_ptr<rpc::FakeCsiDriver> driver_;
@@ -154,16 +163,106 @@ TEST_F(RegistrarTest, AKubeletThatRefusesMayAskAgain) {
   EXPECT_TRUE(registrar_->CheckHealth().ok());
 }
 
-TEST_F(RegistrarTest, ADriverThatCameBackIsAnnouncedAnew) {
+TEST_F(RegistrarTest, ADriverStaysAnnouncedWhileItIsAwayAndAfterItsRestart) {
   StartDriver();
   Start();
   ASSERT_TRUE(WaitHealthy());
-  const uint64_t before = Inode();
+  const std::string before = SocketId();
+  for (int restart = 1; restart <= 3; ++restart) {
+    driver_->GoAway();
+    EXPECT_TRUE(Answers());
+    EXPECT_TRUE(registrar_->CheckHealth().ok()) << registrar_->CheckHealth();
+    ASSERT_TRUE(driver_->ComeBack().ok());
+    // When the driver is asked again, what it answered before has been dealt with.
+    ASSERT_TRUE(WaitForNodeGetInfo(restart + 1));
+    EXPECT_EQ(SocketId(), before);
+  }
+  EXPECT_EQ(driver_->script().Count("GetPluginInfo"), 1);
+}
+
+TEST_F(RegistrarTest, ADriverThatDescribesTheNodeDifferentlyAfterARestartIsAnnouncedAgain) {
+  StartDriver();
+  driver_->state().options().topology = {{"zone", "a"}, {"rack", "1"}};
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  auto& options = driver_->state().options();
+  const std::vector<std::function<void()>> changes = {
+      [&] { options.node_id = "node-b"; },
+      [&] { options.max_volumes_per_node = 7; },
+      [&] { options.topology["rack"] = "2"; },
+  };
+  for (const auto& change : changes) {
+    const std::string before = SocketId();
+    driver_->GoAway();
+    change();
+    ASSERT_TRUE(driver_->ComeBack().ok());
+    EXPECT_TRUE(WaitFor([&] { return SocketId() != before && Answers(); }));
+    EXPECT_TRUE(WaitHealthy());
+  }
+  // The last announcement is what the next restart is compared with.
+  const std::string before = SocketId();
+  for (int restart = 0; restart < 2; ++restart) {
+    const int asked = driver_->script().Count("NodeGetInfo");
+    RestartDriver();
+    ASSERT_TRUE(WaitForNodeGetInfo(asked + 1));
+  }
+  EXPECT_EQ(SocketId(), before);
+}
+
+TEST_F(RegistrarTest, ADriverThatCannotDescribeTheNodeYetIsAnnouncedOnce) {
+  StartDriver();
+  driver_->script().Fail("NodeGetInfo", base::Error(StatusCode::kUnavailable, "no metadata"), 2);
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  const std::string before = SocketId();
+  ASSERT_TRUE(WaitForNodeGetInfo(3));  // the first answer
+  RestartDriver();
+  ASSERT_TRUE(WaitForNodeGetInfo(4));
+  EXPECT_EQ(SocketId(), before);
   driver_->GoAway();
-  ASSERT_TRUE(WaitFor([&] { return !registrar_->CheckHealth().ok(); }));
+  driver_->state().options().node_id = "node-b";
   ASSERT_TRUE(driver_->ComeBack().ok());
-  EXPECT_TRUE(WaitFor([&] { return registrar_->CheckHealth().ok() && Answers(); }));
-  EXPECT_GE(driver_->script().Count("GetPluginInfo"), 2) << before;
+  EXPECT_TRUE(WaitFor([&] { return SocketId() != before && Answers(); }));
+}
+
+TEST_F(RegistrarTest, ADriverWithoutNodeGetInfoIsAskedOnce) {
+  StartDriver();
+  driver_->script().Fail("NodeGetInfo", base::Error(StatusCode::kUnimplemented, "none"),
+                         rpc::CallScript::kAlways);
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  const std::string before = SocketId();
+  RestartDriver();
+  ASSERT_TRUE(WaitForNodeGetInfo(2));
+  RestartDriver();
+  ASSERT_TRUE(WaitForNodeGetInfo(3));
+  EXPECT_EQ(SocketId(), before);
+  EXPECT_EQ(driver_->script().Count("NodeGetInfo"), 3);
+}
+
+TEST_F(RegistrarTest, ASocketThatWasRemovedIsNotFoundUntilTheDriverIsAnnouncedAgain) {
+  StartDriver();
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  driver_->GoAway();
+  std::filesystem::remove(Socket());
+  EXPECT_TRUE(WaitTrouble("registration socket does not exist: the driver's socket"));
+  EXPECT_EQ(registrar_->CheckHealth().code(), StatusCode::kNotFound);
+  ASSERT_TRUE(driver_->ComeBack().ok());
+  EXPECT_TRUE(WaitHealthy());
+  EXPECT_TRUE(Answers());
+}
+
+TEST_F(RegistrarTest, AFileInPlaceOfTheSocketIsNoSocket) {
+  StartDriver();
+  Start();
+  ASSERT_TRUE(WaitHealthy());
+  driver_->GoAway();  // nothing is announced again now
+  std::filesystem::remove(Socket());
+  std::ofstream(Socket()) << "x";
+  const auto health = registrar_->CheckHealth();
+  EXPECT_EQ(health.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(base::Message(health)), HasSubstr("is not a socket"));
 }
 
 TEST_F(RegistrarTest, AChangeOfModeIsNoNewSocket) {
@@ -176,6 +275,7 @@ TEST_F(RegistrarTest, AChangeOfModeIsNoNewSocket) {
   EXPECT_TRUE(registrar_->CheckHealth().ok()) << registrar_->CheckHealth();
   EXPECT_TRUE(Answers());
   EXPECT_EQ(driver_->script().Count("GetPluginInfo"), 1);
+  EXPECT_EQ(driver_->script().Count("NodeGetInfo"), 1);
 }
 
 TEST_F(RegistrarTest, ARegistryThatWasMadeAnewGetsItsAnnouncement) {
@@ -203,7 +303,7 @@ TEST_F(RegistrarTest, ADriversFolderThatWasMadeAnewIsWatched) {
     std::filesystem::remove_all(folder_ / "driver");
     std::filesystem::create_directories(folder_ / "driver");
     ASSERT_TRUE(driver_->ComeBack().ok());
-    EXPECT_TRUE(driver_->script().WaitFor("GetPluginInfo", i + 2));
+    EXPECT_TRUE(WaitForNodeGetInfo(i + 2));
     EXPECT_TRUE(WaitHealthy());
   }
 }

@@ -113,7 +113,8 @@ def kubelet_asks(path):
 
 
 def test_the_registrar_announces_anew(double, start, short):
-    """The kubelet's folder is emptied, and the driver is restarted. Each time the kubelet sees a new socket."""
+    """The kubelet's folder is emptied, and the driver is restarted and describes the node differently. Each time the
+    kubelet sees a new socket, but not when the driver is only restarted, nor while it is away."""
     registry = short / "r"
     registry.mkdir()
     path = registry / f"{NAME}-reg.sock"
@@ -121,11 +122,29 @@ def test_the_registrar_announces_anew(double, start, short):
                  f"--kubelet-registration-path={double.socket}", "--http-endpoint=127.0.0.1:0")
     kubelet_asks(path)
     assert role.get("/healthz") == (200, "ok")
-    for act in (path.unlink, lambda: (double.stop(), double.start())):
+    announced = path.stat()
+    asked = len(double.calls("NodeGetInfo"))
+    double.stop()
+    assert role.get("/healthz") == (200, "ok"), "a driver that is away stays announced"
+    double.start()
+    wait_for("the driver to be asked", lambda: len(double.calls("NodeGetInfo", "done")) > asked)
+
+    def restart_with_another_answer():
+        double.stop()
+        double.be_wrong("topology-key-invalid")
+        double.start()
+
+    assert path.stat().st_ctime_ns == announced.st_ctime_ns, "a restart alone takes no announcement back"
+    for act in (path.unlink, restart_with_another_answer):
         before = path.stat().st_ctime_ns
         act()
         wait_for("a new socket", lambda before=before: path.exists() and path.stat().st_ctime_ns != before)
         kubelet_asks(path)
+    double.stop()
+    path.unlink()
+    wait_for("the missing socket to be seen", lambda: role.get("/healthz")[0] == 404)
+    double.start()
+    kubelet_asks(path)
     assert role.stop() == 0
     assert not path.exists(), "an orderly end takes the announcement back"
 
@@ -146,7 +165,7 @@ def test_a_drivers_liveness_does_not_hang_on_the_registrar(double, start, short)
                  f"--plugin-registration-path={short / 'absent'}", f"--kubelet-registration-path={double.socket}",
                  "--http-endpoint=127.0.0.1:0")
     assert role.get("/healthz") == (200, "ok")
-    assert role.get("/healthz/registrar")[0] == 500
+    assert role.get("/healthz/registrar")[0] == 404
     (short / "absent").mkdir()
     wait_for("the announcement", lambda: role.get("/healthz/registrar") == (200, "ok"))
     double.stop()
