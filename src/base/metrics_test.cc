@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <latch>
+#include <thread>
+
 namespace berth::base {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(MetricsTest, TextHoldsWhatWasWritten) {
   Metrics metrics;
@@ -27,6 +32,56 @@ TEST(MetricsTest, TextHoldsWhatWasWritten) {
   EXPECT_THAT(text, HasSubstr("# HELP done_total Done\n"));
   EXPECT_THAT(text, HasSubstr("done_total 3\n"));
   EXPECT_THAT(text, HasSubstr("depth 3\n"));
+}
+
+TEST(MetricsTest, CollectedGaugesAreComputedForEachTextUntilTheirCollectorEnds) {
+  Metrics metrics;
+  const Metrics::Description age{.name = "age_seconds", .help = "Age"};
+  const Metrics::Description sum{.name = "sum", .help = "Sum"};
+  int age_now = 1;
+  auto one = metrics.CollectWith([&](Metrics::Gauges& gauges) {
+    gauges.Raise(age, {{"of", "both"}}, age_now);
+    gauges.Add(sum, {{"of", "both"}}, 3);
+  });
+  auto other = metrics.CollectWith([&](Metrics::Gauges& gauges) {
+    gauges.Raise(age, {{"of", "both"}}, 2);
+    gauges.Add(sum, {{"of", "both"}}, 4);
+    gauges.Add(sum, {{"of", "other"}}, 0);
+  });
+  std::string text = metrics.RenderText();
+  EXPECT_THAT(text, HasSubstr("# HELP age_seconds Age\n# TYPE age_seconds gauge\n"
+                              "age_seconds{of=\"both\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("sum{of=\"both\"} 7\nsum{of=\"other\"} 0\n"));
+  age_now = 5;
+  text = metrics.RenderText();
+  EXPECT_THAT(text, HasSubstr("age_seconds{of=\"both\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr("sum{of=\"both\"} 7\n")) << "each text begins with 0";
+  other.reset();
+  text = metrics.RenderText();
+  EXPECT_THAT(text, HasSubstr("sum{of=\"both\"} 3\n"));
+  EXPECT_THAT(text, Not(HasSubstr("of=\"other\"")));
+  one.reset();
+  EXPECT_EQ(metrics.RenderText(), "");
+}
+
+TEST(MetricsTest, TheEndOfACollectorWaitsForItsCall) {
+  Metrics metrics;
+  std::latch inside(1), release(1);
+  std::atomic<bool> ended{false};
+  auto collector = metrics.CollectWith([&](Metrics::Gauges&) {
+    inside.count_down();
+    release.wait();
+    EXPECT_FALSE(ended);
+  });
+  std::jthread render([&] { metrics.RenderText(); });
+  inside.wait();
+  std::jthread end([&] {
+    collector.reset();
+    ended = true;
+  });
+  release.count_down();
+  end.join();
+  EXPECT_TRUE(ended);
 }
 
 }  // namespace

@@ -91,6 +91,8 @@ class DriverConnection {
   // nullptr until the driver was ready once.
   std::shared_ptr<const DriverInfo> info() const ABSL_LOCKS_EXCLUDED(mutex_);
   const std::string& socket() const { return client_->socket(); }
+  // Options::driver: "" if any driver is accepted.
+  const std::string& expected_name() const { return options_.driver; }
 
   // Calls the driver: Call(&rpc::CsiClient::DeleteVolume, request, timeout). Returns the driver's
   // error as it is. After UNAVAILABLE from it the connection reads the driver anew.

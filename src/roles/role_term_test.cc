@@ -159,6 +159,32 @@ TEST_F(RoleTermTest, CountsVolumesAndSnapshots) {
   EXPECT_THAT(rights_.refused(), IsEmpty());
 }
 
+// The names that the Go programs' dashboards ask for.
+TEST_F(RoleTermTest, TheQueuesAreCalledAsInTheGoPrograms) {
+  settings_.enable_capacity = true;
+  settings_.capacity.ns = "default";
+  settings_.capacity.owner_level = -1;
+  Begin({"provisioner", "attacher", "resizer", "snapshotter", "snapshot-controller"});
+  Claim("data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  const auto has = [this](const std::string& text) {
+    return Eventually([&] { return metrics_.RenderText().find(text) != std::string::npos; });
+  };
+  for (const char* queue :
+       {"claims", "volumes", "csistoragecapacity", "csi-attacher-va", "csi-attacher-pv",
+        "fake.csi.example.com-pvc", "csi-snapshotter-content", "snapshot-controller-snapshot",
+        "snapshot-controller-content"}) {
+    EXPECT_TRUE(has(fmt::format("workqueue_depth{{name=\"{}\"}}", queue))) << queue;
+  }
+  for (const char* figure :
+       {"adds_total", "queue_duration_seconds_count", "work_duration_seconds_count",
+        "unfinished_work_seconds", "longest_running_processor_seconds", "retries_total"}) {
+    EXPECT_TRUE(has(fmt::format("\nworkqueue_{}{{name=\"claims\"}}", figure))) << figure;
+  }
+  End();
+  EXPECT_EQ(metrics_.RenderText().find("workqueue_depth"), std::string::npos);
+}
+
 // A forbidden event is an optional write: the work goes on.
 TEST_F(RoleTermTest, WithoutTheRightToEventsVolumesAreMadeAllTheSame) {
   Json rules = controllers::RulesOf("provisioner");

@@ -14,9 +14,19 @@ using std::chrono::steady_clock;
 KeyedWorkers::KeyedWorkers(Options options, Work work)
     : options_(std::move(options)),
       work_(std::move(work)),
-      shares_(std::max(options_.workers, options_.max_workers)) {}
+      shares_(std::max(options_.workers, options_.max_workers)) {
+  if (options_.metrics == nullptr || options_.metrics_name.empty()) return;
+  {
+    MutexLock lock(mutex_);
+    figures_.emplace(*options_.metrics, options_.metrics_name);
+  }
+  collector_ = options_.metrics->CollectWith([this](auto& gauges) { CollectFigures(gauges); });
+}
 
-KeyedWorkers::~KeyedWorkers() { Stop(); }
+KeyedWorkers::~KeyedWorkers() {
+  collector_.reset();
+  Stop();
+}
 
 void KeyedWorkers::Start() {
   MutexLock lock(mutex_);
@@ -95,10 +105,13 @@ void KeyedWorkers::Enqueue(const std::string& key, Entry& entry, Time due) {
 void KeyedWorkers::Add(const std::string& key) {
   MutexLock lock(mutex_);
   Entry& entry = entries_[key];
+  if (entry.backing_off && !entry.running) return;
+  const Time now = steady_clock::now();
+  if (figures_) figures_->NoteAdded(key, now);
   if (entry.running) {
     entry.again = true;
-  } else if (!entry.backing_off) {
-    Enqueue(key, entry, steady_clock::now());
+  } else {
+    Enqueue(key, entry, now);
   }
 }
 
@@ -106,15 +119,18 @@ void KeyedWorkers::AddNow(const std::string& key) {
   MutexLock lock(mutex_);
   Entry& entry = entries_[key];
   entry.backing_off = false;
+  const Time now = steady_clock::now();
+  if (figures_) figures_->NoteAdded(key, now);
   if (entry.running) {
     entry.again = entry.again_now = true;
   } else {
-    Enqueue(key, entry, steady_clock::now());
+    Enqueue(key, entry, now);
   }
 }
 
 void KeyedWorkers::AddAfter(const std::string& key, std::chrono::milliseconds delay) {
   MutexLock lock(mutex_);
+  if (figures_) figures_->CountRetry();
   Enqueue(key, entries_[key], steady_clock::now() + delay);
 }
 
@@ -140,6 +156,10 @@ std::chrono::milliseconds KeyedWorkers::QueueRetry(const std::string& key, Entry
   if (!std::exchange(entry.again_now, false)) delay = RetryDelay(outcome, entry.failures++);
   entry.backing_off = delay.count() > 0;
   entry.again = false;
+  if (figures_) {
+    figures_->CountRetry();
+    if (entry.backing_off) figures_->NotePutOff(key);
+  }
   Enqueue(key, entry, steady_clock::now() + delay);
   return delay;
 }
@@ -151,6 +171,7 @@ void KeyedWorkers::SettleKey(const std::string& key, Entry& entry, const Outcome
     entry.again = entry.again_now = false;
     Enqueue(key, entry, steady_clock::now());
   } else if (outcome.delay.count() >= 0) {
+    if (figures_) figures_->CountRetry();
     Enqueue(key, entry, steady_clock::now() + outcome.delay);
   } else if (!entry.queued) {
     entries_.erase(key);
@@ -163,6 +184,7 @@ void KeyedWorkers::FinishRun(const std::string& key, const Outcome& outcome) {
     MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     entry.running = false;
+    if (figures_) figures_->NoteEnded(key, steady_clock::now());
     shares_.End(entry.group);
     ++coming_workers_;  // this worker, because it calls TakeKey next
     if (--running_ == 0) settled_.NotifyAll();
@@ -248,12 +270,14 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
       continue;
     }
     std::string key = std::move(found->second);
+    const Time due = found->first;
     Entry& entry = entries_[key];
     queue_.erase(found);
     entry.queued = false;
     if (entry.running) {
       // AddAfter queued the key, and it is due while the key runs.
       entry.again = true;
+      if (figures_) figures_->NoteAdded(key, due);
       continue;
     }
     entry.running = true;
@@ -261,6 +285,7 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     ++running_;
     shares_.Begin(entry.group);
     last_taken_ = now;
+    if (figures_) figures_->NoteBegun(key, due, now);
     // Another worker keeps the time, or takes a key of another group.
     if (!queue_.empty() && (!timekeeper_ || options_.group)) idle_.NotifyOne();
     AddWantedWorker();
@@ -268,6 +293,17 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     return key;
   }
   return std::nullopt;
+}
+
+void KeyedWorkers::CollectFigures(Metrics::Gauges& gauges) {
+  MutexLock lock(mutex_);
+  if (!figures_) return;
+  const Time now = steady_clock::now();
+  // Keys whose delay has ended are not known to the figures until they run.
+  for (auto it = queue_.begin(); it != queue_.end() && it->first <= now; ++it) {
+    figures_->NoteAdded(it->second, it->first);
+  }
+  figures_->Collect(gauges, now);
 }
 
 void KeyedWorkers::WorkerLoop() {

@@ -16,14 +16,17 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/workers/queue_figures.h"
 #include "base/workers/worker_shares.h"
 
 namespace berth::base {
@@ -49,6 +52,10 @@ class KeyedWorkers {
     // The recorder in which the work of each key is recorded, as "NAME KEY"; borrowed. Null:
     // nothing is recorded.
     FlightRecorder* flight = nullptr;
+    // Where the queue's figures (queue_figures.h) are counted, under the name `metrics_name`;
+    // borrowed. Null, or without a name: nothing is counted.
+    Metrics* metrics = nullptr;
+    std::string metrics_name = {};
   };
 
   // The result of one run of a key's work.
@@ -131,6 +138,7 @@ class KeyedWorkers {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The delay after a failed run that follows `failures` failed ones of the same key.
   std::chrono::milliseconds RetryDelay(const Outcome& outcome, int failures) const;
+  void CollectFigures(Metrics::Gauges& gauges) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   const Work work_;
@@ -154,7 +162,9 @@ class KeyedWorkers {
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::multimap<Time, std::string> queue_ ABSL_GUARDED_BY(mutex_);
+  std::optional<QueueFigures> figures_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Metrics::Collector> collector_;
 };
 
 }  // namespace berth::base

@@ -4,22 +4,12 @@
 #include "base/log.h"
 #include "controllers/indexes.h"
 #include "controllers/names.h"
+#include "controllers/queue_options.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::attacher {
 
-using base::KeyedWorkers;
-
 namespace {
-
-KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
-                                   base::FlightRecorder* flight) {
-  return {.name = name,
-          .workers = workers,
-          .retry_start = options.retry_start,
-          .retry_max = options.retry_max,
-          .flight = flight};
-}
 
 // The subset of volumes for which MayBeLetGo is true: few of many thousands.
 constexpr char kVolumesToLetGo[] = "toLetGo";
@@ -42,11 +32,11 @@ Attacher::Attacher(Context context, DriverConnection& driver, Options options)
       attachments_(context.informers.Of<Attachment>()),
       volumes_(context.informers.Of<Volume>()),
       csi_nodes_(context.informers.OfOptional<api::CsiNode>()),
-      attachment_workers_(QueueOptions("attach", options_.workers, options_, context.flight),
+      attachment_workers_(MakeQueueOptions("attach", options_.workers, options_, context),
                           [this](const std::string& key) { return SyncAttachment(key); }),
-      volume_workers_(QueueOptions("attach-volumes", 1, options_, context.flight),
+      volume_workers_(MakeQueueOptions("attach-volumes", 1, options_, context),
                       [this](const std::string& key) { return SyncVolume(key); }),
-      periodic_worker_(QueueOptions("attach-periodic", 1, options_, context.flight),
+      periodic_worker_(MakeQueueOptions("attach-periodic", 1, options_, context),
                        [this](const std::string& key) { return RunPeriodic(key); }) {
   AddAttachmentIndexes(attachments_);
   volumes_.AddSubset(kVolumesToLetGo, &MayBeLetGo);

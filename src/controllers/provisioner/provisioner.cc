@@ -6,10 +6,9 @@
 #include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/indexes.h"
+#include "controllers/queue_options.h"
 
 namespace berth::controllers::provisioner {
-
-using base::KeyedWorkers;
 
 namespace {
 
@@ -19,15 +18,6 @@ constexpr char kSweep[] = "all";
 constexpr char kIntents[] = "intents";
 // How long the record waits for more changes before it is written for the sake of settled intents.
 constexpr std::chrono::seconds kFlushDelay{1};
-
-KeyedWorkers::Options QueueOptions(const char* name, int workers, const Options& options,
-                                   base::FlightRecorder* flight) {
-  return {.name = name,
-          .workers = workers,
-          .retry_start = options.retry_start,
-          .retry_max = options.retry_max,
-          .flight = flight};
-}
 
 // Whether provisioning may have failed because this change was missing. Then it is tried at once.
 bool IsWorthARetry(const api::PersistentVolumeClaim* before,
@@ -61,16 +51,16 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
       reach_(context, options_.node_deployment),
       provisioning_(context, driver, options_, attempts_, sources_, handles_, reach_),
       deletion_(context, driver, options_.timeout, handles_, reach_),
-      claim_workers_(QueueOptions("provision", options_.workers, options_, context.flight),
+      claim_workers_(MakeQueueOptions("provision", options_.workers, options_, context),
                      [this](const std::string& key) {
                        return key == kIntents ? SyncIntents() : provisioning_.SyncClaim(key);
                      }),
-      volume_workers_(QueueOptions("delete-volume", options_.workers, options_, context.flight),
+      volume_workers_(MakeQueueOptions("delete-volume", options_.workers, options_, context),
                       [this](const std::string& key) { return deletion_.SyncVolume(key); }),
-      source_workers_(QueueOptions("clone-source", options_.cloning_protection_workers, options_,
-                                   context.flight),
-                      [this](const std::string& key) { return SyncCloneSource(key); }),
-      snapshot_workers_(QueueOptions("snapshot-source", 1, options_, context.flight),
+      source_workers_(
+          MakeQueueOptions("clone-source", options_.cloning_protection_workers, options_, context),
+          [this](const std::string& key) { return SyncCloneSource(key); }),
+      snapshot_workers_(MakeQueueOptions("snapshot-source", 1, options_, context),
                         [this](const std::string& key) { return SyncSnapshotSource(key); }) {
   AddClaimIndexes(claims_);
   AddAttachmentIndexes(attachments_);

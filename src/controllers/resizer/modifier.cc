@@ -7,6 +7,7 @@
 #include "controllers/claim_conditions.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
+#include "controllers/queue_options.h"
 #include "controllers/writes.h"
 #include "rpc/outcome.h"
 
@@ -56,12 +57,9 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
       bound_volumes_(context.informers, options.node_name),
-      workers_({.name = "modify",
-                .workers = options_.workers,
-                .retry_start = options_.retry_start,
-                .retry_max = options_.retry_max,
-                .flight = context.flight},
-               [this](const std::string& key) { return SyncClaim(key); }) {
+      workers_(
+          MakeQueueOptions("modify", options_.workers, options_, context, driver.expected_name()),
+          [this](const std::string& key) { return SyncClaim(key); }) {
   claims_.AddSubset(kClaimsToModify, &MayNeedModification);
   claims_.AddIndex(kClaimsByAttributesClass, [](const Claim& claim) {
     const std::string wanted = claim.volume_attributes_class_name();

@@ -6,6 +6,7 @@
 #include "controllers/claim_conditions.h"
 #include "controllers/claims.h"
 #include "controllers/indexes.h"
+#include "controllers/queue_options.h"
 #include "controllers/resizer/modifier.h"
 #include "controllers/resizer/sizes.h"
 #include "controllers/writes.h"
@@ -45,11 +46,7 @@ Resizer::Resizer(Context context, DriverConnection& driver, Options options)
       bound_volumes_(context.informers, options.node_name),
       pods_(PodsIf(options.handle_volume_inuse_error, context.informers)),
       workers_(
-          {.name = "resize",
-           .workers = options_.workers,
-           .retry_start = options_.retry_start,
-           .retry_max = options_.retry_max,
-           .flight = context.flight},
+          MakeQueueOptions("resize", options_.workers, options_, context, driver.expected_name()),
           [this](const std::string& key) { return key == kResync ? Resync() : SyncClaim(key); }),
       modifier_(std::make_unique<Modifier>(context, driver, options)) {
   if (pods_ != nullptr) AddPodIndexes(*pods_);

@@ -5,6 +5,7 @@
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/data_source.h"
+#include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
 #include "controllers/writes.h"
 
@@ -18,15 +19,6 @@ using base::Status;
 using base::StatusCode;
 
 namespace {
-
-base::KeyedWorkers::Options Workers(const char* name, const Options& options,
-                                    const Context& context) {
-  return {.name = name,
-          .workers = options.workers,
-          .retry_start = options.retry_start,
-          .retry_max = options.retry_max,
-          .flight = context.flight};
-}
 
 // Whether another program changed a field that matters here. This controller writes only status and
 // finalizers.
@@ -73,11 +65,11 @@ SnapshotController::SnapshotController(Context context, Options options)
       volumes_(context.informers.Of<Volume>()),
       nodes_(options.distributed_snapshotting ? &context.informers.Of<api::Node>() : nullptr),
       times_(context.metrics),
-      snapshot_workers_(Workers("snapshots", options_, context),
+      snapshot_workers_(MakeQueueOptions("snapshots", options_.workers, options_, context),
                         [this](const std::string& key) { return SyncSnapshot(key); }),
-      content_workers_(Workers("snapcontents", options_, context),
+      content_workers_(MakeQueueOptions("snapcontents", options_.workers, options_, context),
                        [this](const std::string& key) { return SyncContent(key); }),
-      claim_workers_(Workers("snapclaims", options_, context),
+      claim_workers_(MakeQueueOptions("snapclaims", options_.workers, options_, context),
                      [this](const std::string& key) { return SyncClaim(key); }) {
   AddIndexes();
   AddHandlers();

@@ -2,6 +2,7 @@
 
 #include "api/time.h"
 #include "controllers/csi_codec.h"
+#include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
 #include "controllers/writes.h"
 
@@ -55,11 +56,7 @@ Snapshotter::Snapshotter(Context context, DriverConnection& driver, Options opti
       options_(std::move(options)),
       contents_(context.informers.Of<Content>()),
       classes_(context.informers.Of<api::VolumeSnapshotClass>()),
-      workers_({.name = "snapshot",
-                .workers = options_.workers,
-                .retry_start = options_.retry_start,
-                .retry_max = options_.retry_max,
-                .flight = context.flight},
+      workers_(MakeQueueOptions("snapshot", options_.workers, options_, context),
                [this](const std::string& key) { return SyncContent(key); }) {
   contents_.AddIndex(kContentsByHandle, Handles);
   AddHandlers();

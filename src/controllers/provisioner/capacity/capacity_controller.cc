@@ -7,6 +7,7 @@
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/capacity/capacity_owner.h"
+#include "controllers/queue_options.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {
@@ -43,11 +44,7 @@ CapacityController::CapacityController(Context context, DriverConnection& driver
       objects_(context.client, {.ns = options_.ns,
                                 .label_selector = fmt::format("{}={}", kCapacityManagedBy,
                                                               CapacityManager(options_))}),
-      workers_({.name = "capacity",
-                .workers = options_.workers,
-                .retry_start = options_.retry_start,
-                .retry_max = options_.retry_max,
-                .flight = context.flight},
+      workers_(MakeQueueOptions("capacity", options_.workers, options_, context),
                [this](const std::string& key) { return SyncClass(key); }) {
   AddHandlers();
 }
