@@ -198,6 +198,14 @@ class Informers {
   explicit Informers(Informers& shared) : shared_(&shared) {}
   ~Informers() { Stop(); }
 
+  // Makes the informer of T read from `client` and not from that of the other kinds; it is not
+  // shared. Call it before Of and OfOptional for T.
+  template <typename T>
+  void ReadFrom(std::shared_ptr<Client> client) ABSL_LOCKS_EXCLUDED(mutex_) {
+    base::MutexLock lock(mutex_);
+    clients_[&T::kInfo] = std::move(client);
+  }
+
   // Returns the informer of T, which lives as long as this object. Call it only before Start.
   template <typename T>
   Informer<T>& Of() ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -227,7 +235,9 @@ class Informers {
   template <typename T>
   Informer<T>& OfLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto& slot = informers_[&T::kInfo];
-    if (slot == nullptr && shared_ != nullptr) {
+    if (const auto own = clients_.find(&T::kInfo); slot == nullptr && own != clients_.end()) {
+      slot = std::make_unique<Informer<T>>(*own->second);
+    } else if (slot == nullptr && shared_ != nullptr) {
       slot = std::make_unique<Informer<T>>(shared_->OfOptional<T>());
     } else if (slot == nullptr) {
       slot = std::make_unique<Informer<T>>(*client_);
@@ -242,6 +252,7 @@ class Informers {
   Client* const client_ = nullptr;  // null for views of shared_
   Informers* const shared_ = nullptr;
   mutable base::Mutex mutex_;
+  std::map<const api::KindInfo*, std::shared_ptr<Client>> clients_ ABSL_GUARDED_BY(mutex_);
   std::map<const api::KindInfo*, std::unique_ptr<InformerBase>> informers_ ABSL_GUARDED_BY(mutex_);
   std::set<const api::KindInfo*> needed_ ABSL_GUARDED_BY(mutex_);
 };

@@ -369,6 +369,33 @@ TEST_F(InformerTest, AViewSharesTheCopyAndGoesAlone) {
   EXPECT_EQ(second.seen().size(), 2u);
 }
 
+TEST_F(InformerTest, AKindOfAViewMayBeReadFromAnotherClient) {
+  auto other = std::make_shared<FakeClient>();
+  other->Add(Pod("theirs"));
+  client_.Add(Pod("ours"));
+  Informers shared(client_);
+  auto& pods_of_process = shared.Of<api::Pod>();
+  auto view = std::make_unique<Informers>(shared);
+  view->ReadFrom<api::Pod>(other);
+  auto& pods = view->Of<api::Pod>();
+  auto& nodes = view->Of<api::Node>();
+  shared.Start();
+  view->Start();
+  ASSERT_TRUE(view->WaitForSync(std::chrono::seconds(10)).ok());
+  ASSERT_TRUE(shared.WaitForSync(std::chrono::seconds(10)).ok());
+  EXPECT_NE(pods.Get("default", "theirs"), nullptr);
+  EXPECT_EQ(pods.Get("default", "ours"), nullptr);
+  EXPECT_NE(pods_of_process.Get("default", "ours"), nullptr);
+  client_.Add(Json{{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "n"}}}});
+  EXPECT_TRUE(Eventually([&] { return nodes.Get("n") != nullptr; })) << "other kinds are shared";
+  // The set keeps the client as long as the informer reads from it.
+  FakeClient& kept = *other;
+  other.reset();
+  kept.Add(Pod("more"));
+  EXPECT_TRUE(Eventually([&] { return pods.Get("default", "more") != nullptr; }));
+  view.reset();
+}
+
 TEST_F(InformerTest, ManyObjectsAreFoundChangedAndForgottenAsFewAre) {
   constexpr int kCount = 1200;
   for (int i = 0; i < kCount; ++i) client_.Add(Pod(fmt::format("p{}", i), i % 2 == 0 ? "a" : "b"));

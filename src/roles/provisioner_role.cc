@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "controllers/provisioner/own_node_client.h"
 #include "kube/guarded_client.h"
 #include "kube/pace.h"
 
@@ -60,6 +61,9 @@ std::unique_ptr<Controller> MakeProvisionerRole(const controllers::Context& cont
                                                 controllers::DriverConnection* driver,
                                                 const RoleSettings& settings) {
   provisioner::Options options = settings.provisioner;
+  if (options.node_deployment.enabled() && !options.node_deployment.watch_nodes) {
+    provisioner::ShowOwnNode(context, *driver, options.node_deployment.node_name, options.timeout);
+  }
   if (!settings.enable_capacity) {
     return std::make_unique<provisioner::Provisioner>(context, *driver, std::move(options));
   }

@@ -185,6 +185,43 @@ TEST_F(RoleTermTest, TheQueuesAreCalledAsInTheGoPrograms) {
   EXPECT_EQ(metrics_.RenderText().find("workqueue_depth"), std::string::npos);
 }
 
+// As a Go provisioner with --node-deployment: it knows its node from the driver.
+TEST_F(RoleTermTest, AProvisionerOfOneNodeNeedsNoRightToNodes) {
+  auto& options = driver_->state().options();
+  options.plugin_capabilities.insert(
+      controllers::DriverInfo::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS);
+  options.topology = {{"zone", "a"}};
+  settings_.provisioner.node_deployment = {.node_name = "here",
+                                           .base_delay = std::chrono::milliseconds(10)};
+  Json rules = controllers::RulesOf("provisioner");
+  for (Json& rule : rules) {
+    std::erase_if(rule["resources"].get_ref<Json::array_t&>(), [](const Json& resource) {
+      return resource == "nodes" || resource == "csinodes";
+    });
+  }
+  rights_.Grant(rules);
+  const Role* role = FindRole("provisioner");
+  terms_.emplace_back([this, role](const std::stop_token& end) {
+    RunTerm({.roles = {role},
+             .socket = driver_->socket(),
+             .driver = kDriver,
+             .connection = {.driver = kDriver},
+             .settings = settings_,
+             .client = rights_,
+             .informers = informers_,
+             .clock = cluster_.clock,
+             .host = "here"},
+            end);
+  });
+  Claim("data");
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  const auto request = driver_->script().LastRequest<csi::v1::CreateVolumeRequest>("CreateVolume");
+  ASSERT_EQ(request.accessibility_requirements().requisite_size(), 1);
+  EXPECT_EQ(request.accessibility_requirements().requisite(0).segments().at("zone"), "a");
+  End();
+  EXPECT_THAT(rights_.refused(), IsEmpty());
+}
+
 // A forbidden event is an optional write: the work goes on.
 TEST_F(RoleTermTest, WithoutTheRightToEventsVolumesAreMadeAllTheSame) {
   Json rules = controllers::RulesOf("provisioner");

@@ -109,6 +109,7 @@ class LocalNodeImpl : public LocalNode {
     }
     roles::RoleSettings& settings = options.settings;
     settings.provisioner.node_deployment = {.node_name = options_.node_name,
+                                            .watch_nodes = true,
                                             .base_delay = kElectionDelay,
                                             .max_delay = kLongestElectionDelay};
     settings.provisioner.intents = {.ns = "kube-system",

@@ -99,7 +99,9 @@ TEST_F(NodeDeploymentTest, ANodeThatHasTheDriverAloneTakesWhateverComes) {
   driver.topology = {{"host", "node-a"}};
   cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"host", "node-a"}}}}}}));
   cluster_.Put(MakeCsiNode("node-a", {"host"}));
-  cluster_.Add<Provisioner>(cluster_.AddDriver(std::move(driver)), OnNode("node-a"));
+  Options options = OnNode("node-a");
+  options.node_deployment.watch_nodes = true;
+  cluster_.Add<Provisioner>(cluster_.AddDriver(std::move(driver)), options);
   cluster_.Put(MakeClass("fast"));
   cluster_.Start();
   cluster_.Put(MakeClaim("data", Asked()));

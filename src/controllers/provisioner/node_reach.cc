@@ -35,6 +35,7 @@ bool NodeReach::ReachesSource(const api::PersistentVolumeClaim& claim) const {
 }
 
 bool NodeReach::IsOnlyNode(const DriverInfo& driver) const {
+  if (!node_deployment_.watch_nodes || !csi_nodes_.CheckListed().ok()) return false;
   const auto nodes = csi_nodes_.List();
   return std::none_of(nodes.begin(), nodes.end(), [&](const auto& node) {
     return node->name() != node_deployment_.node_name && node->driver(driver.name).has_value();

@@ -22,7 +22,7 @@ class NodeReach {
   bool ReachesVolume(const api::PersistentVolume& volume) const;
   // Whether the claim's data source is within this node's reach; true if that is not known.
   bool ReachesSource(const api::PersistentVolumeClaim& claim) const;
-  // Whether no other node has the driver.
+  // Whether no other node has the driver; false if that is not known.
   bool IsOnlyNode(const DriverInfo& driver) const;
 
  private:

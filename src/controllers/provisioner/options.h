@@ -9,6 +9,9 @@ namespace berth::controllers::provisioner {
 // --node-deployment: each node has a provisioner, which handles the volumes of its own node.
 struct NodeDeployment {
   std::string node_name;  // env NODE_NAME; "": one provisioner for all nodes
+  // Whether all nodes are known, so that a node that has the driver alone takes claims at once. By
+  // default only this node is known (own_node_client.h).
+  bool watch_nodes = false;
   bool immediate_binding = true;
   // The longest time that a node waits before its first try to take a claim for which no node is
   // selected. It doubles with each conflict.
