@@ -56,20 +56,16 @@ StatusOr<T> PatchAt(kube::Client& client, kube::Informer<T>& informer, const T& 
   return Patch(client, informer, object, std::move(patch), subresource);
 }
 
-// As PatchAt, for kinds on which the upstream program's role grants `update` but not `patch`: the
-// object is read whole, edited and written with its version.
+// As PatchAt, for kinds on which the upstream program's role grants `update` but not `patch`:
+// `object`, changed by the merge patch, is written whole, so it must be as a watch, a get or a
+// write returned it. Informers keep all of an object but managedFields, which the server leaves as
+// they are when an update does not have them.
 template <typename T>
 StatusOr<T> UpdateAt(kube::Client& client, kube::Informer<T>& informer, const T& object,
                      const Json& patch) {
-  ASSIGN_OR_RETURN(T whole, kube::Get<T>(client, object.ns(), object.name()));
-  if (whole.resource_version() != object.resource_version()) {
-    // The next run sees the newer version.
-    informer.Observe(whole.json());
-    return base::Error(StatusCode::kAborted, "{} '{}' changed meanwhile", T::kInfo.singular,
-                       object.key());
-  }
-  whole.mutable_json().merge_patch(patch);
-  ASSIGN_OR_RETURN(T updated, kube::Update(client, whole));
+  T changed = object;
+  changed.mutable_json().merge_patch(patch);
+  ASSIGN_OR_RETURN(T updated, kube::Update(client, changed));
   informer.Observe(updated.json());
   return updated;
 }
