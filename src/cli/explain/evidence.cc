@@ -353,8 +353,8 @@ Cause ExplainAttachment(const State& state, Link link, std::string_view operatio
     cause.step =
         "restore the PersistentVolume object from a backup ('berth restore'); the data behind it "
         "may still exist";
-  } else if (says("no CSI volume") || says("is of driver") || says("spec.source") ||
-             says("access mode") || says("volumeHandle")) {
+  } else if (says("no CSI volume") || says("translate in tree") || says("is of driver") ||
+             says("spec.source") || says("access mode") || says("volumeHandle")) {
     cause.id = "volume-refused";
     cause.step = "correct the PersistentVolume or VolumeAttachment that was made by hand";
   }

@@ -179,7 +179,8 @@ TEST_F(RulesTest, AttachingThatIsRefusedBeforeTheDriverIsAsked) {
       {"PersistentVolume \"pv-1\" is marked for deletion", "volume-deleted", Owner::kPerson},
       {"PersistentVolume 'pv-1': persistentvolumes \"pv-1\" not found", "volume-lost",
        Owner::kPerson},
-      {"PersistentVolume 'pv-1' is no CSI volume; those of in-tree plugins are not translated",
+      {"PersistentVolume 'pv-1' is no CSI volume", "volume-refused", Owner::kPerson},
+      {"failed to translate in tree pv to CSI: kind(Dedicated) is not supported in csi migration",
        "volume-refused", Owner::kPerson},
   };
   for (const Row& row : rows) {

@@ -40,8 +40,7 @@ StatusOr<Attacher::Volume> Attacher::VolumeToAttach(const Attachment& attachment
                                ? "the inline volume"
                                : fmt::format("PersistentVolume '{}'", volume.name());
   if (!volume.has_csi()) {
-    return Error(StatusCode::kInvalidArgument,
-                 "{} is no CSI volume; those of in-tree plugins are not translated", what);
+    return Error(StatusCode::kInvalidArgument, "{} is no CSI volume", what);
   }
   if (volume.csi().driver() != driver.name) {
     return Error(StatusCode::kInvalidArgument, "{} is of driver '{}', not of '{}'", what,

@@ -19,6 +19,10 @@
 // volume is deleted or its driver no longer replaces an in-tree plugin. A driver without
 // PUBLISH_UNPUBLISH_VOLUME is not called: its VolumeAttachments are attached at once.
 //
+// A PersistentVolume of an in-tree plugin is attached and detached by the CSI driver that replaces
+// the plugin (api/migration), if the VolumeAttachment names that driver. An inline volume is
+// translated by who makes the VolumeAttachment.
+//
 // Writes: 3 for a volume's first attachment, then 2; at most 2 for a detachment. Verbs: get, list
 // and watch, and `patch` of PersistentVolumes, VolumeAttachments and their status.
 //
@@ -110,8 +114,10 @@ class Attacher : public Controller {
   Outcome ReleaseAttachment(const Attachment& attachment, const std::string& finalizer);
 
   // subject.cc: the volume and the node id of an attachment, and the report of its failures.
-  // The volume: a PersistentVolume, or the inline volume in the attachment's spec.
+  // The volume: a PersistentVolume, or the inline volume in the attachment's spec. That of an
+  // in-tree plugin has the source of its CSI driver. NOT_FOUND: there is no such PersistentVolume.
   base::StatusOr<Volume> VolumeOf(const Attachment& attachment) const;
+  static base::StatusOr<Volume> AsCsiVolume(const Volume& volume);
   // The node's id in its CSINode, as the Go attacher. An attacher of a driver that attaches nothing
   // never asks, and needs no right to CSINodes.
   base::StatusOr<std::string> NodeIdToAttach(const Attachment& attachment,

@@ -20,7 +20,8 @@ TEST_P(AttacherTableTest, WritesAndCalls) {
   std::atomic<bool> ready = false;  // and the attacher was told
   connection.OnReady([&] { ready = true; });
   cluster_.AddVolume("pv-1", test.volume);
-  if (test.volume.contains("spec") && test.volume["spec"].contains("gcePersistentDisk")) {
+  if (test.volume.contains("spec") &&
+      (test.volume["spec"].contains("gcePersistentDisk") || test.volume["spec"].contains("nfs"))) {
     api::PersistentVolume volume = cluster_.Get<api::PersistentVolume>("", "pv-1");
     volume.mutable_json()["spec"].erase("csi");
     cluster_.Put(volume);
@@ -158,8 +159,15 @@ std::vector<Case> AttachCases() {
        {}},
       {"AVolumeThatIsNoCsiVolumeIsSaid",
        AttachmentOfVolume1(),
-       InTree(),
+       {{"spec", {{"csi", nullptr}, {"nfs", {{"server", "s"}, {"path", "/"}}}}}},
        {AttachError("no CSI volume")},
+       {},
+       {"Warning FailedAttachVolume va"},
+       {}},
+      {"AVolumeOfAPluginThatAnotherDriverReplacesIsSaid",
+       AttachmentOfVolume1(),
+       InTree(),
+       {AttachError("is of driver 'pd.csi.storage.gke.io'")},
        {},
        {"Warning FailedAttachVolume va"},
        {}},

@@ -1,4 +1,5 @@
 // Checks all attachments periodically, although no object has changed (attacher.h).
+#include "api/migration/translation.h"
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
 
@@ -46,18 +47,29 @@ void Attacher::Resync(const DriverInfo& driver) {
 bool Attacher::IsPublished(const Attachment& attachment, const DriverInfo& driver,
                            const PublishedNodes& published, bool fallback) const {
   Volume volume;
+  bool migrated = false;
   if (const base::Json* spec = attachment.inline_volume()) {
     volume.Set({"spec"}, *spec);
+    // Only volumes of in-tree plugins are attached inline.
+    migrated = !api::migration::PluginOf(driver.name).empty();
   } else if (const auto known = volumes_.Get(attachment.pv_name())) {
-    volume = *known;
+    migrated = api::migration::IsMigratable(*known);
+    base::StatusOr<Volume> csi_volume = AsCsiVolume(*known);
+    if (!csi_volume.ok()) return fallback;
+    volume = *std::move(csi_volume);
   }
   if (!volume.has_csi() || !attachment.has_annotation(kNodeIdAnnotation) ||
       volume.csi().driver() != driver.name) {
     return fallback;
   }
-  const auto nodes = published.find(volume.csi().volume_handle());
-  return nodes != published.end() &&
-         nodes->second.contains(attachment.annotation(kNodeIdAnnotation));
+  const std::string node_id = attachment.annotation(kNodeIdAnnotation);
+  base::StatusOr<std::string> handle = volume.csi().volume_handle();
+  if (migrated) {
+    handle = api::migration::RepairHandle(driver.name, api::VolumeHandle(*handle), node_id);
+  }
+  if (!handle.ok()) return fallback;
+  const auto nodes = published.find(*handle);
+  return nodes != published.end() && nodes->second.contains(node_id);
 }
 
 Status Attacher::Reconcile(const DriverInfo& driver) {

@@ -1,4 +1,5 @@
 // The volume and the node id of an attachment, and the report of its failures (attacher.h).
+#include "api/migration/translation.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
@@ -26,10 +27,16 @@ StatusOr<Attacher::Volume> Attacher::VolumeOf(const Attachment& attachment) cons
     return Error(StatusCode::kInvalidArgument,
                  "spec.source has neither an inlineVolumeSpec nor a persistentVolumeName");
   }
-  if (const auto volume = volumes_.Get(name)) return *volume;
+  if (const auto volume = volumes_.Get(name)) return AsCsiVolume(*volume);
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", name);
   RETURN_IF_ERROR_WITH(live, fmt::format("PersistentVolume '{}'", name));
-  return live;
+  return AsCsiVolume(*live);
+}
+
+StatusOr<Attacher::Volume> Attacher::AsCsiVolume(const Volume& volume) {
+  StatusOr<Volume> translated = api::migration::AsCsiVolume(volume);
+  RETURN_IF_ERROR_WITH(translated, "failed to translate in tree pv to CSI");
+  return translated;
 }
 
 StatusOr<std::string> Attacher::NodeIdToAttach(const Attachment& attachment,
