@@ -4,10 +4,15 @@
 #include <memory>
 #include <string>
 
+#include "api/migration/translation.h"
 #include "controllers/claims.h"
 #include "controllers/driver_connection.h"
 
 namespace berth::controllers::resizer {
+
+// On claims whose volume is of an in-tree plugin: who expands it. kube-controller-manager writes
+// the name of the CSI driver that replaces the plugin.
+inline constexpr std::string_view kStorageResizer = "volume.kubernetes.io/storage-resizer";
 
 // Finds the volumes in the informers. If each node has a resizer of its own, `node_name` is the
 // node to whose volumes the work is limited; else it is empty. Thread-safe.
@@ -27,27 +32,46 @@ class BoundVolumes {
     });
   }
 
-  // The volume to which `claim` is bound, also by its status, if it belongs to `driver` and is
-  // within reach. nullptr if there is no work, or `claim` or `driver` is not known.
+  // The volume to which `claim` is bound, also by its status, if it has a CSI source of `driver`
+  // and is within reach. nullptr if there is no work, or `claim` or `driver` is not known.
   std::shared_ptr<const api::PersistentVolume> Of(const api::PersistentVolumeClaim* claim,
                                                   const DriverInfo* driver) const {
-    if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||
-        claim->phase() != "Bound") {
-      return nullptr;
-    }
-    auto volume = volumes_.Get(claim->volume_name());
-    if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name ||
-        !RefersTo(*volume, *claim) || !WithinReach(*volume)) {
+    auto volume = FindBound(claim, driver);
+    if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver->name) {
       return nullptr;
     }
     return volume;
   }
 
+  // As Of, and also the volume of an in-tree plugin that `driver` replaces, as it is.
+  std::shared_ptr<const api::PersistentVolume> OfWithInTree(const api::PersistentVolumeClaim* claim,
+                                                            const DriverInfo* driver) const {
+    auto volume = FindBound(claim, driver);
+    if (volume == nullptr || !api::migration::IsMigratable(*volume)) return Of(claim, driver);
+    if (claim->annotation(kStorageResizer) != driver->name) return nullptr;
+    // A volume that cannot be translated is the driver's all the same, so that its claim is told.
+    const auto translated = api::migration::TranslateToCsi(*volume);
+    return !translated.ok() || translated->csi().driver() == driver->name ? volume : nullptr;
+  }
+
  private:
+  std::shared_ptr<const api::PersistentVolume> FindBound(const api::PersistentVolumeClaim* claim,
+                                                         const DriverInfo* driver) const {
+    if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||
+        claim->phase() != "Bound") {
+      return nullptr;
+    }
+    auto volume = volumes_.Get(claim->volume_name());
+    if (volume == nullptr || !RefersTo(*volume, *claim) || !WithinReach(*volume)) return nullptr;
+    return volume;
+  }
+
   bool WithinReach(const api::PersistentVolume& volume) const {
     if (nodes_ == nullptr) return true;
     const auto node = nodes_->Get(node_name_);
-    return node != nullptr && VolumeReachableFrom(volume, *node);
+    if (node == nullptr) return false;
+    // The node has the driver's labels, and an in-tree plugin's volume those of the plugin.
+    return VolumeReachableFrom(api::migration::AsCsiVolume(volume).value_or(volume), *node);
   }
 
   const kube::Informer<api::PersistentVolume>& volumes_;

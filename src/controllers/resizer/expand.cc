@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "api/migration/translation.h"
 #include "base/log.h"
 #include "controllers/claim_conditions.h"
 #include "controllers/csi_codec.h"
@@ -60,13 +61,15 @@ StatusOr<bool> Resizer::NeedsCall(const DriverInfo& driver) {
 StatusOr<csi::v1::ControllerExpandVolumeRequest> Resizer::MakeRequest(const Volume& volume,
                                                                       const DriverInfo& driver,
                                                                       int64_t target) const {
-  const api::CsiSource csi = volume.csi();
+  const StatusOr<Volume> csi_volume = api::migration::AsCsiVolume(volume);
+  RETURN_IF_ERROR_WITH(csi_volume, "failed to translate persistent volume");
+  const api::CsiSource csi = csi_volume->csi();
   csi::v1::ControllerExpandVolumeRequest request;
   request.set_volume_id(csi.volume_handle());
   request.mutable_capacity_range()->set_required_bytes(target);
   ASSIGN_OR_RETURN(
       *request.mutable_volume_capability(),
-      ToCsiCapability(volume, driver.Has(DriverInfo::Rpc::SINGLE_NODE_MULTI_WRITER), ""));
+      ToCsiCapability(*csi_volume, driver.Has(DriverInfo::Rpc::SINGLE_NODE_MULTI_WRITER), ""));
   ASSIGN_OR_RETURN(const auto secrets,
                    ReadSecret(context_.client, csi.secret_ref("controllerExpandSecretRef")));
   CopyTo(secrets, request.mutable_secrets());

@@ -186,12 +186,12 @@ std::optional<std::chrono::milliseconds> Resizer::GetWaitTime(const Claim& claim
 Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   const auto claim = claims_.Get(key);
-  auto volume = bound_volumes_.Of(claim.get(), driver.get());
+  auto volume = bound_volumes_.OfWithInTree(claim.get(), driver.get());
   if (volume == nullptr) return Outcome::Done();
   if (HasEndedExpansion(*claim, *volume)) {
     const base::Status forgotten = ForgetOldCapacity(*volume);
     if (!forgotten.ok()) return AfterApi(forgotten);
-    volume = bound_volumes_.Of(claim.get(), driver.get());
+    volume = bound_volumes_.OfWithInTree(claim.get(), driver.get());
     if (volume == nullptr) return Outcome::Done();
   }
   Memory memory;

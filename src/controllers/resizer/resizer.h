@@ -24,6 +24,9 @@
 // VolumeExpansion, or node capability EXPAND_VOLUME) gets the new capacity written and the node's
 // part asked for, without a call.
 //
+// A volume of an in-tree plugin is expanded by the CSI driver that replaces the plugin
+// (api/migration), if the claim's annotation storage-resizer names the driver. It is not modified.
+//
 // Verbs: get, list and watch, `patch` of PersistentVolumes and persistentvolumeclaims/status.
 #pragma once
 
