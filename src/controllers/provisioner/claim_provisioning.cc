@@ -8,6 +8,7 @@
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
 #include "controllers/names.h"
+#include "controllers/provisioner/class_translation.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/provision_metrics.h"
 #include "controllers/writes.h"
@@ -56,11 +57,6 @@ StatusOr<api::Labels> ReadMutableParameters(kube::Client& client,
                  owner, driver.name);
   }
   return attributes.StringMap({"parameters"});
-}
-
-bool AsksDriver(const api::PersistentVolumeClaim& claim, const DriverInfo& driver) {
-  return claim.annotation(kStorageProvisioner) == driver.name ||
-         claim.annotation(kBetaStorageProvisioner) == driver.name;
 }
 
 std::string MakeIdentityPrefix(const base::Clock& clock) {
@@ -152,7 +148,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) 
                            base::Message(why));
     return Outcome::Retry(why);
   }
-  if (storage_class->provisioner() != driver->name) return Outcome::Done();
+  if (!IsServedBy(*storage_class, *driver)) return Outcome::Done();
   if (!driver->Has(DriverInfo::Rpc::CREATE_DELETE_VOLUME)) {
     // Another version of the driver queues the claim again.
     ReportFailure(
@@ -168,10 +164,13 @@ ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
                                                         const DriverInfo& driver,
                                                         const api::StorageClass& storage_class) {
   const auto began = std::chrono::steady_clock::now();
+  const StatusOr<api::StorageClass> translated = TranslateForDriver(storage_class, driver);
+  if (!translated.ok()) return FailBeforeCall(claim, storage_class, translated.status());
   PlanInputs inputs{.options = options_,
                     .driver = driver,
                     .claim = claim,
-                    .storage_class = storage_class,
+                    .claim_class = storage_class,
+                    .storage_class = *translated,
                     .topology = std::nullopt,
                     .source = std::nullopt,
                     .mutable_parameters = {}};
@@ -277,7 +276,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   attempt.plan = std::make_shared<const Plan>(plan);
   attempt.not_before = std::nullopt;
   if (earlier == Earlier::kNone || !last.has_value()) {
-    attempt.storage_class = std::make_shared<const api::StorageClass>(inputs.storage_class);
+    attempt.storage_class = std::make_shared<const api::StorageClass>(inputs.claim_class);
     attempt.since = context_.clock.Now();
   }
   if (const Status opened = attempts_.Open(claim, std::move(attempt)); !opened.ok()) {
@@ -318,8 +317,12 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   if (const Status fits = CheckAnswer(plan, response->volume()); !fits.ok()) {
     return RefuseVolume(claim, plan, request, response->volume(), fits);
   }
-  return WriteVolume(claim,
-                     VolumeObject(plan, inputs, response->volume(), MakeIdentity(inputs.driver)));
+  const StatusOr<Volume> object =
+      MakeVolumeObject(plan, inputs, response->volume(), MakeIdentity(inputs.driver));
+  if (!object.ok()) {
+    return RefuseVolume(claim, plan, request, response->volume(), object.status());
+  }
+  return WriteVolume(claim, *object, handle);
 }
 
 std::string ClaimProvisioning::MakeIdentity(const DriverInfo& driver) const {
@@ -327,8 +330,8 @@ std::string ClaimProvisioning::MakeIdentity(const DriverInfo& driver) const {
   return fmt::format("{}{}{}{}", identity_prefix_, driver.name, node.empty() ? "" : "-", node);
 }
 
-ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim,
-                                                          const Volume& volume) {
+ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim, const Volume& volume,
+                                                          const std::string& handle) {
   StatusOr<Volume> created = kube::Create(context_.client, volume);
   if (created.status().code() == StatusCode::kAlreadyExists) {
     // An earlier run created the object, and the answer was lost or the informer has not seen it
@@ -348,9 +351,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim,
   }
   volumes_.Observe(created->json());
   attempts_.SettleClaim(claim);
-  LOG_INFO("volume {} is made for claim {} as PersistentVolume {}",
-           base::Quote(volume.csi().volume_handle()), base::Quote(claim.key()),
-           base::Quote(volume.name()));
+  LOG_INFO("volume {} is made for claim {} as PersistentVolume {}", base::Quote(handle),
+           base::Quote(claim.key()), base::Quote(volume.name()));
   context_.events.Record(claim.reference(), EventType::kNormal, "ProvisioningSucceeded",
                          fmt::format("Successfully provisioned volume {}", volume.name()));
   return Outcome::Done();

@@ -25,6 +25,9 @@
 // A volume that the first call makes costs four writes: intent, PersistentVolume and two events.
 // Claims that are served at the same time share the writes of intents.
 //
+// A class of the in-tree plugin that the driver replaces is translated for the driver, and the
+// PersistentVolume that is made is translated back (class_translation.h).
+//
 // In a node deployment (options.h) each node's provisioner serves the claims for which its node is
 // selected. A claim that binds immediately has no node yet: it is served by the first provisioner
 // with enough capacity that writes its own node to selected-node (node_deployment.cc).
@@ -88,7 +91,8 @@ class ClaimProvisioning {
   TopologyAnswer FindTopology(const Claim& claim, const DriverInfo& driver,
                               const api::StorageClass& storage_class) const;
   Outcome CreateVolume(const Claim& claim, const PlanInputs& inputs, Plan plan);
-  Outcome WriteVolume(const Claim& claim, const Volume& volume);
+  // `handle` is the driver's for the volume.
+  Outcome WriteVolume(const Claim& claim, const Volume& volume, const std::string& handle);
   std::string MakeIdentity(const DriverInfo& driver) const;
 
   // Whether the API still has the claim, and not another one of its name.

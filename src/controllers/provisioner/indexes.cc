@@ -1,5 +1,6 @@
 #include "controllers/provisioner/indexes.h"
 
+#include "api/migration/translation.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
 #include "controllers/names.h"
@@ -8,6 +9,14 @@
 namespace berth::controllers::provisioner {
 
 using Keys = std::vector<std::string>;
+
+namespace {
+
+Keys KeysOfSource(const api::CsiSource& csi) {
+  return {HandleKey(csi.driver(), api::VolumeHandle(csi.volume_handle()))};
+}
+
+}  // namespace
 
 bool IsOpen(const api::PersistentVolumeClaim& claim) {
   return !IsBound(claim) || claim.has_finalizer(kProvisioningFinalizer);
@@ -19,7 +28,8 @@ void AddProvisionerIndexes(kube::Informer<api::PersistentVolumeClaim>& claims) {
                   [](const Claim& claim) { return IsOpen(claim) ? Keys{claim.key()} : Keys{}; });
   claims.AddIndex(kOpenClaimsByProvisioner, [](const Claim& claim) {
     if (!IsOpen(claim)) return Keys{};
-    return Keys{claim.annotation(kStorageProvisioner), claim.annotation(kBetaStorageProvisioner)};
+    return Keys{claim.annotation(kStorageProvisioner), claim.annotation(kBetaStorageProvisioner),
+                claim.annotation(kMigratedTo)};
   });
   const auto by_source = [](std::string (*name_of)(const Claim&)) {
     return [name_of](const Claim& claim) {
@@ -39,8 +49,10 @@ void AddProvisionerIndexes(kube::Informer<api::PersistentVolume>& volumes) {
     return OwnersOf(volume);
   });
   volumes.AddIndex(kVolumesByHandle, [](const Volume& volume) {
-    if (!volume.has_csi()) return Keys{};
-    return Keys{HandleKey(volume.csi().driver(), api::VolumeHandle(volume.csi().volume_handle()))};
+    if (volume.has_csi()) return KeysOfSource(volume.csi());
+    if (!api::migration::IsMigratable(volume)) return Keys{};
+    const auto translated = api::migration::TranslateToCsi(volume);
+    return translated.ok() ? KeysOfSource(translated->csi()) : Keys{};
   });
 }
 

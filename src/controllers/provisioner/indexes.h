@@ -12,7 +12,7 @@ namespace berth::controllers::provisioner {
 
 // Index: a claim's own key → the claim, if it is open (IsOpen).
 inline constexpr char kOpenClaims[] = "open";
-// Index: provisioner → the open claims that ask for it, by either annotation.
+// Index: provisioner → the open claims that ask for it, by one of their annotations.
 inline constexpr char kOpenClaimsByProvisioner[] = "provisioner";
 // Index: "namespace/source" → unbound claims that are to be a copy of that claim.
 inline constexpr char kClaimsBySource[] = "cloneSource";

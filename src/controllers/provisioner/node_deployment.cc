@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/claim_provisioning.h"
+#include "controllers/provisioner/class_translation.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {
@@ -18,6 +19,7 @@ bool ClaimProvisioning::HasRoom(const Claim& claim, const DriverInfo& driver,
   const StatusOr<Plan> plan = MakePlan({.options = options_,
                                         .driver = driver,
                                         .claim = claim,
+                                        .claim_class = storage_class,
                                         .storage_class = storage_class,
                                         .topology = *topology,
                                         .source = std::nullopt,
@@ -44,7 +46,7 @@ bool ClaimProvisioning::HasRoom(const Claim& claim, const DriverInfo& driver,
 
 ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
     const Claim& claim, const DriverInfo& driver, const api::StorageClass& storage_class) {
-  if (!options_.node_deployment.immediate_binding || storage_class.provisioner() != driver.name) {
+  if (!options_.node_deployment.immediate_binding || !IsServedBy(storage_class, driver)) {
     return Outcome::Done();
   }
   const auto now = std::chrono::steady_clock::now();
@@ -58,13 +60,16 @@ ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
   if (!only) {
     Claim here = claim;
     here.set_annotation(kSelectedNode, node);
-    const TopologyAnswer topology = FindTopology(here, driver, storage_class);
+    // A class that cannot be translated is reported once the claim belongs to this node.
+    const api::StorageClass translated =
+        TranslateForDriver(storage_class, driver).value_or(storage_class);
+    const TopologyAnswer topology = FindTopology(here, driver, translated);
     // The class excludes the node, or the driver is not registered here (yet).
     const bool excluded = topology.status().code() == StatusCode::kFailedPrecondition;
     if (excluded || !reach_.ReachesSource(claim)) {
       return Outcome::After(election_.Lost(claim.uid(), now));
     }
-    if (!HasRoom(here, driver, storage_class, topology)) {
+    if (!HasRoom(here, driver, translated, topology)) {
       context_.events.Record(
           claim.reference(), base::EventType::kWarning, "ProvisioningFailed",
           fmt::format("node \"{}\" has no room for {}", node, claim.requested_storage()));

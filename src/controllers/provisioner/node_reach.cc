@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/migration/translation.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
 #include "controllers/snapshot_names.h"
@@ -19,7 +20,9 @@ NodeReach::NodeReach(const Context& context, NodeDeployment node_deployment)
 bool NodeReach::ReachesVolume(const api::PersistentVolume& volume) const {
   if (!node_deployment_.enabled()) return true;
   const auto node = nodes_.Get(node_deployment_.node_name);
-  return node != nullptr && VolumeReachableFrom(volume, *node);
+  if (node == nullptr) return false;
+  // The node has the driver's labels, and an in-tree plugin's volume those of the plugin.
+  return VolumeReachableFrom(api::migration::AsCsiVolume(volume).value_or(volume), *node);
 }
 
 bool NodeReach::ReachesSource(const api::PersistentVolumeClaim& claim) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "api/migration/translation.h"
 #include "api/quantity.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
@@ -183,8 +184,9 @@ Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume) {
   return CheckPlace(plan.request.accessibility_requirements(), volume);
 }
 
-api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,
-                                   const csi::v1::Volume& volume, const std::string& identity) {
+StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInputs& inputs,
+                                                 const csi::v1::Volume& volume,
+                                                 const std::string& identity) {
   const api::PersistentVolumeClaim& claim = inputs.claim;
   const api::StorageClass& storage_class = inputs.storage_class;
   const int64_t bytes = volume.capacity_bytes() != 0
@@ -196,7 +198,7 @@ api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,
   out.Set({"apiVersion"}, "v1");
   out.Set({"kind"}, "PersistentVolume");
   out.set_name(plan.volume_name);
-  out.set_annotation(kProvisionedBy, inputs.driver.name);
+  out.set_annotation(kProvisionedBy, inputs.claim_class.provisioner());
   out.set_annotation(kDeletionSecretName, deletion.name);
   out.set_annotation(kDeletionSecretNamespace, deletion.ns);
   if (const auto modify = plan.secret(SecretUse::kControllerModify); !modify.empty()) {
@@ -222,7 +224,8 @@ api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,
     spec["volumeAttributesClassName"] = attributes;
   }
   out.Set({"spec"}, std::move(spec));
-  return out;
+  if (inputs.claim_class.provisioner() == inputs.driver.name) return out;
+  return api::migration::TranslateToInTree(out);
 }
 
 bool ProvesNoVolume(StatusCode code, Earlier earlier) {

@@ -23,7 +23,8 @@ struct PlanInputs {
   const Options& options;
   const DriverInfo& driver;
   const api::PersistentVolumeClaim& claim;
-  const api::StorageClass& storage_class;
+  const api::StorageClass& claim_class;    // as the API has it
+  const api::StorageClass& storage_class;  // as the driver understands it (class_translation.h)
   std::optional<csi::v1::TopologyRequirement> topology;
   std::optional<csi::v1::VolumeContentSource> source;
   api::Labels mutable_parameters;
@@ -48,9 +49,12 @@ base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
 // topology was not asked for.
 base::Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume);
 
-// The PersistentVolume for the driver's answer; `identity` tells which provisioner made it.
-api::PersistentVolume VolumeObject(const Plan& plan, const PlanInputs& inputs,
-                                   const csi::v1::Volume& volume, const std::string& identity);
+// The PersistentVolume for the driver's answer; `identity` tells which provisioner made it. For a
+// class of an in-tree plugin it has the plugin's source; INVALID_ARGUMENT if the plugin could not
+// use such a volume.
+base::StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInputs& inputs,
+                                                       const csi::v1::Volume& volume,
+                                                       const std::string& identity);
 
 // What a failed CreateVolume means for the claim.
 enum class FailureState {

@@ -24,7 +24,8 @@ bool IsWorthARetry(const api::PersistentVolumeClaim* before,
                    const api::PersistentVolumeClaim& after) {
   return before == nullptr || before->deleting() != after.deleting() ||
          before->annotation(kSelectedNode) != after.annotation(kSelectedNode) ||
-         before->annotation(kStorageProvisioner) != after.annotation(kStorageProvisioner);
+         before->annotation(kStorageProvisioner) != after.annotation(kStorageProvisioner) ||
+         before->annotation(kMigratedTo) != after.annotation(kMigratedTo);
 }
 
 }  // namespace
@@ -112,10 +113,8 @@ void Provisioner::WatchClaims() {
 
 void Provisioner::WatchVolumes() {
   volumes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr && change.before->has_csi()) {
-      handles_.ReleaseHandle(api::VolumeHandle(change.before->csi().volume_handle()));
-    }
-    if (change.after == nullptr || !change.after->has_csi()) return;
+    if (change.after == nullptr) handles_.ReleaseVolume(*change.before);
+    if (change.after == nullptr || !MayBeDrivers(*change.after)) return;
     if (change.before == nullptr && change.after->has_claim_ref()) QueueClaimOf(*change.after);
     const bool other_phase =
         change.before == nullptr || change.before->phase() != change.after->phase();

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "api/migration/translation.h"
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/class_parameters.h"
+#include "controllers/provisioner/class_translation.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/plan.h"
 #include "controllers/provisioner/provision_metrics.h"
@@ -21,7 +23,8 @@ using base::StatusOr;
 namespace {
 
 bool IsUnwanted(const api::PersistentVolume& volume) {
-  return volume.phase() == "Released" && volume.reclaim_policy() == "Delete" && volume.has_csi();
+  return volume.phase() == "Released" && volume.reclaim_policy() == "Delete" &&
+         MayBeDrivers(volume);
 }
 
 // Bound volumes that are to be deleted with their claim get the finalizer, before their deletion
@@ -44,8 +47,12 @@ bool WantsDeletion(const api::PersistentVolume& volume) {
 
 }  // namespace
 
+bool MayBeDrivers(const api::PersistentVolume& volume) {
+  return volume.has_csi() || api::migration::IsMigratable(volume);
+}
+
 bool IsSettled(const api::PersistentVolume& volume) {
-  return !volume.has_csi() ||
+  return !MayBeDrivers(volume) ||
          (!WantsDeletion(volume) && !LacksFinalizer(volume) && !HasNeedlessFinalizer(volume));
 }
 
@@ -53,6 +60,7 @@ std::vector<std::string> OwnersOf(const api::PersistentVolume& volume) {
   std::vector<std::string> owners{volume.annotation(kMigratedTo)};
   if (volume.has_annotation(kProvisionedBy)) {
     owners.push_back(volume.annotation(kProvisionedBy));
+    owners.emplace_back(api::migration::DriverOf(owners.back()));
   } else if (volume.has_csi()) {
     owners.push_back(volume.csi().driver());
   }
@@ -148,42 +156,50 @@ StatusOr<api::SecretReference> VolumeDeletion::FindSecret(const Volume& volume) 
   const api::PersistentVolumeClaim claim(
       {{"metadata", {{"name", volume.claim_name()}, {"namespace", volume.claim_namespace()}}}});
   const auto secret = [&]() -> StatusOr<api::SecretReference> {
+    ASSIGN_OR_RETURN(const api::StorageClass translated,
+                     TranslateForDriver(*storage_class, *driver_.info()));
     ASSIGN_OR_RETURN(const ClassParameters parameters,
-                     ClassParameters::Parse(storage_class->parameters()));
+                     ClassParameters::Parse(translated.parameters()));
     return parameters.Secret(SecretUse::kProvisioner, volume.name(), claim);
   }();
   RETURN_IF_ERROR_WITH(secret, fmt::format("StorageClass '{}'", storage_class->name()));
   return *secret;
 }
 
-Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
-  RETURN_IF_ERROR(CheckDetached(*driver_.info()));
-  RETURN_IF_ERROR(CheckAlone(volume));
-  {
-    base::MutexLock lock(mutex_);
-    const auto it = destroyed_.find(volume.name());
-    if (it != destroyed_.end() && it->second == volume.uid()) return base::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const api::SecretReference reference, FindSecret(volume));
+Status VolumeDeletion::CallDriver(const Volume& csi_volume) {
+  ASSIGN_OR_RETURN(const api::SecretReference reference, FindSecret(csi_volume));
   const auto secrets = ReadSecret(context_.client, reference);
   csi::v1::DeleteVolumeRequest request;
-  request.set_volume_id(volume.csi().volume_handle());
+  request.set_volume_id(csi_volume.csi().volume_handle());
   if (secrets.ok()) {
     CopyTo(*secrets, request.mutable_secrets());
   } else if (secrets.status().code() == StatusCode::kNotFound ||
              secrets.status().code() == StatusCode::kPermissionDenied) {
     // The driver decides whether it can delete the volume without the secret, as with the Go
     // program. Otherwise the volume could never be deleted.
-    LOG_WARNING("volume {} is deleted without its secret: {}", base::Quote(volume.name()),
+    LOG_WARNING("volume {} is deleted without its secret: {}", base::Quote(csi_volume.name()),
                 base::Message(secrets.status()));
   } else {
     return secrets.status();
   }
   const Status deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, timeout_).status();
   if (!deleted.ok()) return OfDriver(deleted);
-  LOG_INFO("volume {} of PersistentVolume {} is deleted", base::Quote(volume.csi().volume_handle()),
-           base::Quote(volume.name()));
-  handles_.ReleaseHandle(api::VolumeHandle(volume.csi().volume_handle()));
+  LOG_INFO("volume {} of PersistentVolume {} is deleted", base::Quote(request.volume_id()),
+           base::Quote(csi_volume.name()));
+  return base::OkStatus();
+}
+
+Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
+  RETURN_IF_ERROR(CheckDetached(*driver_.info()));
+  ASSIGN_OR_RETURN(const Volume csi_volume, api::migration::AsCsiVolume(volume));
+  RETURN_IF_ERROR(CheckAlone(csi_volume));
+  {
+    base::MutexLock lock(mutex_);
+    const auto it = destroyed_.find(volume.name());
+    if (it != destroyed_.end() && it->second == volume.uid()) return base::OkStatus();
+  }
+  RETURN_IF_ERROR(CallDriver(csi_volume));
+  handles_.ReleaseVolume(volume);
   base::MutexLock lock(mutex_);
   destroyed_[volume.name()] = volume.uid();
   return base::OkStatus();

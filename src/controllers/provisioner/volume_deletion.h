@@ -8,6 +8,9 @@
 // It also puts the finalizer on Bound volumes that are to be deleted with their claim, so that the
 // object stays as long as the volume does, and takes it off if the reclaim policy changes.
 //
+// A volume of the in-tree plugin that the driver replaces is translated for the driver
+// (api/migration).
+//
 // Thread-safe, for different keys; one key is not synced twice at a time. What the constructor
 // takes is borrowed and outlives this object. After a DeleteVolume that failed the volume may exist
 // or not: the call is repeated until the driver says that the volume is gone.
@@ -28,11 +31,15 @@
 
 namespace berth::controllers::provisioner {
 
+// Whether the volume has a CSI source, or one that is translated to it.
+bool MayBeDrivers(const api::PersistentVolume& volume);
+
 // Whether SyncVolume has nothing to do for a PersistentVolume, whichever driver made it.
 bool IsSettled(const api::PersistentVolume& volume);
 
-// The drivers whose provisioner deletes the volume: the one that provisioned it, or the one of its
-// CSI source if nobody did, and the one that it was migrated to. Names can be "".
+// The drivers whose provisioner deletes the volume: the one that provisioned it, or that replaces
+// the in-tree plugin that did, or the one of its CSI source if nobody did; and the one that it was
+// migrated to. Names can be "".
 std::vector<std::string> OwnersOf(const api::PersistentVolume& volume);
 
 class VolumeDeletion {
@@ -51,8 +58,11 @@ class VolumeDeletion {
   base::Status SyncFinalizer(const Volume& volume);
   Outcome DeleteVolume(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status DestroyInDriver(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls DeleteVolume for a volume with a CSI source.
+  base::Status CallDriver(const Volume& csi_volume);
   // Gives the secret for DeleteVolume: the one that the volume's annotations name or, without them,
-  // the one of its class. Empty: there is none. INVALID_ARGUMENT: the class's templates are wrong.
+  // the one of its class. Empty: there is none. INVALID_ARGUMENT: the class's templates are wrong,
+  // or it cannot be translated.
   base::StatusOr<api::SecretReference> FindSecret(const Volume& volume) const;
   // FAILED_PRECONDITION: it is not known which nodes use volumes of the driver.
   base::Status CheckDetached(const DriverInfo& driver) const;

@@ -23,4 +23,12 @@ void VolumeHandles::ReleaseHandle(const api::VolumeHandle& handle) {
   given_.erase(handle);
 }
 
+void VolumeHandles::ReleaseVolume(const api::PersistentVolume& volume) {
+  if (volume.has_csi()) return ReleaseHandle(api::VolumeHandle(volume.csi().volume_handle()));
+  // The source of an in-tree plugin need not have the handle that the driver gave.
+  const api::VolumeName name(volume.name());
+  MutexLock lock(mutex_);
+  std::erase_if(given_, [&](const auto& given) { return given.second == name; });
+}
+
 }  // namespace berth::controllers::provisioner

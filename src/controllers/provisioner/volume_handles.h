@@ -28,8 +28,10 @@ class VolumeHandles {
   // belongs to a PersistentVolume.
   std::string AssignHandle(const api::VolumeHandle& handle, const std::string& driver,
                            const api::VolumeName& volume) ABSL_LOCKS_EXCLUDED(mutex_);
-  // To be called when the driver has no such volume any more, or its PersistentVolume is gone.
+  // To be called when the driver has no such volume any more.
   void ReleaseHandle(const api::VolumeHandle& handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  // To be called when the driver has deleted the PersistentVolume's volume, or the object is gone.
+  void ReleaseVolume(const api::PersistentVolume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   const kube::Informer<api::PersistentVolume>& volumes_;
