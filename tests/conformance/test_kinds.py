@@ -206,7 +206,9 @@ MUTABLE = {
         {"name": DRIVER, "nodeID": "node", "topologyKeys": []},
         {"name": "two.example.com", "nodeID": "node", "topologyKeys": []}]}}, "spec.drivers.1.name",
         "two.example.com"),
-    "pod-image": (POD, {}, {"spec": {"containers": [{**kinds.POD_SPEC["containers"][0], "image": "new:1"}]}},
+    # The containers have no mounts of a token, because this patch replaces them.
+    "pod-image": (POD, {"spec": {**kinds.POD_SPEC, "automountServiceAccountToken": False}},
+                  {"spec": {"containers": [{**kinds.POD_SPEC["containers"][0], "image": "new:1"}]}},
                   "spec.containers.0.image", "new:1"),
     "pod-deadline": (POD, {}, {"spec": {"activeDeadlineSeconds": 60}}, "spec.activeDeadlineSeconds", 60),
     "lease": (LEASE, {}, {"spec": {"holderIdentity": "other"}}, "spec.holderIdentity", "other"),

@@ -71,6 +71,9 @@ def test_an_update_that_changes_nothing_keeps_the_version(api, make, kind):
     served(api, kind)
     made = make(kind)
     path = make.path(kind, made)
+    # The first update may store what a read fills in, such as the phase of a claim.
+    while api.put(path, settled(api, path)).code == 409:
+        pass
     before = settled(api, path)
     reply = api.put(path, before)
     assert reply.code == 200, reply

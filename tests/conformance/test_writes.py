@@ -57,7 +57,9 @@ def test_the_status_resource_writes_the_status_only(api, make, kind, verb):
     assert reply.code == 200, reply
     for field, value in status.items():
         assert reply.json["status"][field] == value
-    assert reply.json.get("spec", {}) == before.get("spec", {})
+    # A cluster may change other fields meanwhile, such as the taints of a node.
+    for field in spec:
+        assert reply.json.get("spec", {}).get(field) == before.get("spec", {}).get(field)
     # Its controller may have written the rest of the status meanwhile.
     kept = api.get(path + "/status").json["status"]
     assert {field: kept[field] for field in status} == status
@@ -243,7 +245,8 @@ def test_strict_takes_what_is_right(api, make):
         item = make.new(kind)
         make.clean_later(make.path(kind, item))
         reply = api.post(kind.path(make.ns), item, fieldValidation="Strict")
-        assert reply.code == 201 and not reply.warnings, reply
+        warnings = [one for one in reply.warnings if "is deprecated" not in one]  # as v1 Endpoints
+        assert reply.code == 201 and not warnings, reply
         # The server accepts the object that it returned.
         reply = api.put(make.path(kind, item), api.get(make.path(kind, item)).json, fieldValidation="Strict")
         assert reply.code in (200, 409), reply

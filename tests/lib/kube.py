@@ -110,7 +110,9 @@ def media(body, content_type):
     if isinstance(body, str):
         body = body.encode()
     elif not isinstance(body, bytes):
-        body = json.dumps(body).encode()
+        # Without spaces, because an API may keep a member of any type (a ControllerRevision's data) byte for byte, and
+        # then compare it with what a patch makes of it.
+        body = json.dumps(body, separators=(",", ":")).encode()
     return body, {"Content-Type": content_type}
 
 
