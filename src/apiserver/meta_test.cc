@@ -138,8 +138,17 @@ TEST_F(ApiTest, DeletePreconditionsMustHold) {
   for (const auto& [field, value] : {std::pair{"uid", "x"}, std::pair{"resourceVersion", "1"}}) {
     const auto refused = Delete(At(kConfigMaps, "a"), {{"preconditions", {{field, value}}}});
     EXPECT_EQ(refused.code, 409) << field;
-    EXPECT_THAT(refused.message(), HasSubstr("Precondition failed")) << field;
+    EXPECT_EQ(refused.json["details"], Json({{"kind", "ConfigMap"}, {"name", "a"}})) << field;
+    EXPECT_THAT(refused.message(),
+                StartsWith("Operation cannot be fulfilled on ConfigMap \"a\": the "))
+        << field;
   }
+  EXPECT_THAT(
+      Delete(At(kConfigMaps, "a"), {{"preconditions", {{"resourceVersion", "1"}}}}).message(),
+      testing::EndsWith(
+          fmt::format("the ResourceVersion in the precondition (1) does not match the "
+                      "ResourceVersion in record ({}). The object might have been modified",
+                      created.version())));
   EXPECT_EQ(
       Delete(At(kConfigMaps, "a"),
              {{"preconditions",

@@ -3,7 +3,7 @@ import time
 
 import kinds
 import pytest
-from kinds import CONFIG_MAP, NAMESPACE, POD, SECRET
+from kinds import CONFIG_MAP, NAMESPACE, POD, SECRET, STORAGE_CLASS
 
 EACH = pytest.mark.parametrize("kind", kinds.BUILT_IN, ids=str)
 FINALIZER = "conformance.example.com/hold"
@@ -92,18 +92,26 @@ def test_deletion_raises_the_generation_of_what_has_one(api, make):
 
 
 PRECONDITIONS = {
-    "uid": ("uid", "11111111-2222-3333-4444-555555555555", "UID in precondition: "),
-    "version": ("resourceVersion", "1", "ResourceVersion in precondition: "),
+    "uid": ("uid", "11111111-2222-3333-4444-555555555555", "UID",
+            "The object might have been deleted and then recreated"),
+    "version": ("resourceVersion", "1", "ResourceVersion", "The object might have been modified"),
 }
 
 
-@pytest.mark.parametrize("field,wrong,words", PRECONDITIONS.values(), ids=PRECONDITIONS)
-def test_a_precondition(api, make, field, wrong, words):
-    made = make(CONFIG_MAP)
-    path = make.path(CONFIG_MAP, made)
+@pytest.mark.parametrize("kind", [CONFIG_MAP, STORAGE_CLASS], ids=str)
+@pytest.mark.parametrize("field,wrong,word,guess", PRECONDITIONS.values(), ids=PRECONDITIONS)
+def test_a_precondition(api, make, kind, field, wrong, word, guess):
+    made = make(kind)
+    path = make.path(kind, made)
+    name, right = made["metadata"]["name"], made["metadata"][field]
     reply = api.delete(path, {"preconditions": {field: wrong}})
-    assert reply.code == 409 and reply.json["reason"] == "Conflict" and words in reply.message, reply
-    assert api.delete(path, {"preconditions": {field: made["metadata"][field]}}).code == 200
+    assert reply.code == 409 and reply.json["reason"] == "Conflict", reply
+    # These errors name the kind, not the resource.
+    assert reply.message == (f'Operation cannot be fulfilled on {kind.qualified_kind} "{name}": the {word} in the '
+                             f"precondition ({wrong}) does not match the {word} in record ({right}). {guess}")
+    details = reply.json["details"]
+    assert (details["name"], details["kind"], details.get("group", "")) == (name, kind.kind, kind.group)
+    assert api.delete(path, {"preconditions": {field: right}}).code == 200
     assert api.get(path).code == 404
 
 

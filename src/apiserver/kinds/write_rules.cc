@@ -95,21 +95,31 @@ void MarkDeleted(Json& object, int64_t grace, base::WallTime now) {
   BumpGeneration(object);
 }
 
+// A 409 that names the kind instead of the resource, as kube-apiserver does for deletes.
+Status PreconditionError(const api::KindInfo& info, const std::string& name, std::string_view field,
+                         std::string_view wanted, std::string_view found, std::string_view guess) {
+  const std::string kind =
+      info.group.empty() ? std::string(info.kind) : fmt::format("{}.{}", info.kind, info.group);
+  return KubeError(
+      Reason::kConflict,
+      fmt::format("Operation cannot be fulfilled on {0} \"{1}\": the {2} in the precondition ({3}) "
+                  "does not match the {2} in record ({4}). {5}",
+                  kind, name, field, wanted, found, guess),
+      {.name = name, .group = std::string(info.group), .kind = std::string(info.kind)});
+}
+
 Status CheckPreconditions(const KindRules& rules, const Json& object, store::Revision revision,
                           const DeleteRequest& request) {
   const std::string name = String(object, {"metadata", "name"});
   const std::string uid = String(object, {"metadata", "uid"});
   if (!request.uid.empty() && request.uid != uid) {
-    return ConflictError(
-        *rules.info, name,
-        fmt::format("Precondition failed: UID in precondition: {}, UID in object meta: {}",
-                    request.uid, uid));
+    return PreconditionError(*rules.info, name, "UID", request.uid, uid,
+                             "The object might have been deleted and then recreated");
   }
-  if (!request.resource_version.empty() && request.resource_version != std::to_string(revision)) {
-    return ConflictError(*rules.info, name,
-                         fmt::format("Precondition failed: ResourceVersion in precondition: {}, "
-                                     "ResourceVersion in object meta: {}",
-                                     request.resource_version, revision));
+  const std::string version = std::to_string(revision);
+  if (!request.resource_version.empty() && request.resource_version != version) {
+    return PreconditionError(*rules.info, name, "ResourceVersion", request.resource_version,
+                             version, "The object might have been modified");
   }
   return base::OkStatus();
 }
