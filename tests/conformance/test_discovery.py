@@ -137,7 +137,8 @@ def test_aggregated_discovery_holds_the_kind(api, kind):
     resources, version = aggregated(api, kind)
     row = resources[kind.plural]
     assert version["freshness"] == "Current"
-    assert {"group": kind.group, "version": kind.version, "kind": kind.kind} == row["responseKind"]
+    # A built-in kind is of the group and version that list it, so its own are left empty.
+    assert row["responseKind"] == {"group": "", "version": "", "kind": kind.kind}
     assert row["scope"] == ("Namespaced" if kind.namespaced else "Cluster")
     assert row["singularResource"] == kind.singular
     assert set(row.get("shortNames", ())) == set(kind.short)
@@ -146,6 +147,14 @@ def test_aggregated_discovery_holds_the_kind(api, kind):
     assert ("status" in subresources) == kind.status
     for sub in subresources.values():
         assert {"group", "version", "kind"} <= set(sub["responseKind"]) and sub["verbs"]
+    if kind.status:
+        assert subresources["status"]["responseKind"] == row["responseKind"]
+
+
+def test_aggregated_discovery_names_a_kind_of_another_group_in_full(api):
+    resources, _ = aggregated(api, kinds.SERVICE_ACCOUNT)
+    (token,) = [sub for sub in resources["serviceaccounts"]["subresources"] if sub["subresource"] == "token"]
+    assert token["responseKind"] == {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}
 
 
 def test_plain_json_stays_plain(api):

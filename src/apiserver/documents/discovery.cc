@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "api/codecs/protobuf.h"
+#include "api/schema/schema.h"
 #include "api/version_order.h"
 #include "apiserver/formats/entity_tag.h"
 #include "apiserver/formats/kube_status.h"
@@ -115,9 +117,19 @@ Json GroupVersionKind(std::string_view group, std::string_view version, std::str
           {"kind", std::string(kind)}};
 }
 
+// The kind of the answers of a resource of `info`. As in kube-apiserver, the group and version of a
+// built-in kind are empty if they are those that list the resource. The kinds that Kubernetes knows
+// only from definitions are named in full.
+Json ResponseKind(const api::KindInfo& info, std::string_view group, std::string_view version,
+                  std::string_view kind) {
+  const bool listed = group == info.group && version == info.version;
+  if (listed && api::HasProtobuf(api::SchemaOf(info))) return GroupVersionKind("", "", kind);
+  return GroupVersionKind(group, version, kind);
+}
+
 Json AggregatedResource(const api::KindInfo& info) {
   Json resource = {{"resource", std::string(info.plural)},
-                   {"responseKind", GroupVersionKind(info.group, info.version, info.kind)},
+                   {"responseKind", ResponseKind(info, info.group, info.version, info.kind)},
                    {"scope", info.namespaced ? "Namespaced" : "Cluster"},
                    {"singularResource", std::string(info.singular)},
                    {"verbs", TextsJson(VerbsOf(info))}};
@@ -126,7 +138,7 @@ Json AggregatedResource(const api::KindInfo& info) {
   for (const Subresource& sub : SubresourcesOf(info)) {
     resource["subresources"].push_back(
         {{"subresource", std::string(sub.name)},
-         {"responseKind", GroupVersionKind(sub.group, sub.version, sub.kind)},
+         {"responseKind", ResponseKind(info, sub.group, sub.version, sub.kind)},
          {"verbs", TextsJson(sub.verbs)}});
   }
   return resource;

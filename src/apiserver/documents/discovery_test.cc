@@ -118,12 +118,16 @@ TEST_F(DiscoveryTest, AggregatedSaysTheSameAsPlain) {
         for (const Json& version : group["versions"]) {
           EXPECT_EQ(version["freshness"], "Current");
           for (const Json& resource : version["resources"]) {
+            const std::string name = group["metadata"]["name"];
             const Json& kind = resource["responseKind"];
-            EXPECT_EQ(kind["group"], group["metadata"]["name"]);
-            aggregated.push_back(fmt::format(
-                "{}/{} {} {} {}", kind["group"].get<std::string>(),
-                kind["version"].get<std::string>(), resource["resource"].get<std::string>(),
-                kind["kind"].get<std::string>(), resource["scope"].get<std::string>()));
+            // A kind that Kubernetes itself has does not repeat the group and version around it.
+            const bool in_full = name == "storage.berth.dev";
+            EXPECT_EQ(kind["group"], in_full ? name : "") << resource;
+            EXPECT_EQ(kind["version"], in_full ? version["version"] : Json("")) << resource;
+            aggregated.push_back(
+                fmt::format("{}/{} {} {} {}", name, version["version"].get<std::string>(),
+                            resource["resource"].get<std::string>(),
+                            kind["kind"].get<std::string>(), resource["scope"].get<std::string>()));
           }
         }
       }
@@ -135,6 +139,20 @@ TEST_F(DiscoveryTest, AggregatedSaysTheSameAsPlain) {
     }
     EXPECT_THAT(aggregated, testing::UnorderedElementsAreArray(expected));
   }
+}
+
+TEST_F(DiscoveryTest, AggregatedNamesASubresourceOfAnotherGroupInFull) {
+  const auto list = GetAs("/api", kV2);
+  std::map<std::string, Json> kinds;
+  for (const Json& resource : list.json["items"][0]["versions"][0]["resources"]) {
+    for (const Json& sub : resource.value("subresources", Json::array())) {
+      kinds[fmt::format("{}/{}", resource["resource"].get<std::string>(),
+                        sub["subresource"].get<std::string>())] = sub["responseKind"];
+    }
+  }
+  EXPECT_EQ(kinds["pods/eviction"],
+            Json({{"group", "policy"}, {"version", "v1"}, {"kind", "Eviction"}}));
+  EXPECT_EQ(kinds["pods/exec"], Json({{"group", ""}, {"version", ""}, {"kind", "PodExecOptions"}}));
 }
 
 TEST_F(DiscoveryTest, AClientThatHasTheDocumentIsToldSo) {
