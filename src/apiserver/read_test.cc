@@ -79,7 +79,15 @@ TEST_F(ReadTest, MetadataAloneIsServed) {
   EXPECT_EQ(list.json["kind"], "PartialObjectMetadataList");
   EXPECT_EQ(list.json["items"][0]["kind"], "PartialObjectMetadata");
   EXPECT_FALSE(list.json["items"][0].contains("data"));
-  EXPECT_EQ(Call("GET", kConfigMaps, "", "Accept: text/html\r\n").code, 406);
+  const auto refused = Call("GET", kConfigMaps, "", "Accept: text/html\r\n");
+  EXPECT_EQ(refused.code, 406);
+  EXPECT_EQ(refused.message(),
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
+            "application/vnd.kubernetes.protobuf, application/json;stream=watch, "
+            "application/vnd.kubernetes.protobuf;stream=watch");
+  EXPECT_EQ(Call("GET", At(kConfigMaps, "c0000"), "", "Accept: text/html\r\n").message(),
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
+            "application/vnd.kubernetes.protobuf");
   EXPECT_EQ(Call("GET", kConfigMaps, "", "Accept: text/html,application/json\r\n").code, 200);
 }
 
@@ -122,9 +130,12 @@ TEST_F(ReadTest, EveryFormComesInBothVersionsAndAlsoInWatches) {
     EXPECT_EQ(object["kind"], Json(std::string(form.watch))) << form.accept;
     EXPECT_EQ(object["apiVersion"], Json(std::string(form.version))) << form.accept;
   }
-  EXPECT_EQ(
-      Call("GET", kConfigMaps, "", "Accept: application/json;as=Table;v=v2;g=meta.k8s.io\r\n").code,
-      406);
+  const auto other =
+      Call("GET", kConfigMaps, "", "Accept: application/json;as=Table;v=v2;g=meta.k8s.io\r\n");
+  EXPECT_EQ(other.code, 406);
+  EXPECT_EQ(other.message(),
+            "only the following media types are accepted: application/json, application/yaml, "
+            "application/vnd.kubernetes.protobuf");
 }
 
 }  // namespace

@@ -53,7 +53,8 @@ base::StatusOr<Renderer> Renderer::ForRequest(const ResourceRequest& request,
                                             : Include::kMetadata;
     return renderer;
   }
-  return NotAcceptableError(request.rules->schema);
+  return NotAcceptableError(request.exchange->request(), request.rules->schema,
+                            request.name.empty());
 }
 
 std::string Renderer::watch_content_type() const {

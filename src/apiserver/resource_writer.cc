@@ -163,7 +163,9 @@ void ResourceWriter::RunMutation(const ResourceRequest& request, bool dry_run,
   // Checked before the write, because an object that the client cannot receive should not be
   // written.
   if (!FormatFor(request.exchange->request(), request.rules->schema)) {
-    return ReplyError(*request.exchange, NotAcceptableError(request.rules->schema));
+    return ReplyError(*request.exchange,
+                      NotAcceptableError(request.exchange->request(), request.rules->schema,
+                                         /*list=*/false));
   }
   StartMutation(dry_run, std::move(options), AddNodeRestriction(request, std::move(planner)),
                 [exchange = request.exchange, rules = request.rules, name = request.name,

@@ -1,10 +1,12 @@
 """The documented rules of CustomResourceDefinitions and of the objects that they define."""
 import copy
+import http.client
 import time
 
 import pytest
 from kinds import CRD, NAMESPACE, Kind
 from lib import kube
+from lib.protobuf import unwrap
 from maker import RUN, Maker
 
 GROUP = f"{RUN}.example.com"
@@ -460,6 +462,13 @@ def test_messages_name_resource_and_group(api, make, widgets, widget):
 def test_protobuf_is_not_acceptable(api, make, widgets, widget):
     widget()
     assert api.get(widgets.path(make.ns), accept=kube.PROTOBUF).code == 406
+    # It is named all the same, because the metadata alone is served in it.
+    reply = api.get(widgets.path(make.ns), accept="text/html")
+    assert reply.code == 406 and reply.message == (
+        f"only the following media types are accepted: {kube.JSON}, {kube.YAML}, {kube.PROTOBUF}"), reply
+    reply = api.get(widgets.path(make.ns),
+                    accept=f"{kube.PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+    assert reply.code == 200 and unwrap(reply.body)[1] == "PartialObjectMetadataList", reply
     assert api.get(widgets.path(make.ns), accept=f"{kube.PROTOBUF},application/json").code == 200
     reply = api.post(widgets.path(make.ns), b"k8s\x00", content_type=kube.PROTOBUF)
     assert reply.code == 415, reply

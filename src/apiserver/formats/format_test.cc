@@ -156,7 +156,8 @@ TEST_F(FormatTest, OnlyKindsWithMessagesAreProtobuf) {
       Call("GET", kHostMounts, "", "Accept: application/vnd.kubernetes.protobuf\r\n");
   EXPECT_EQ(refused.code, 406);
   EXPECT_EQ(refused.message(),
-            "only the following media types are accepted: application/json, application/yaml");
+            "only the following media types are accepted: application/json, application/yaml, "
+            "application/vnd.kubernetes.protobuf");
   EXPECT_EQ(Call("POST", kHostMounts, "k8s", kSendProtobuf).code, 415);
   // What could not be answered for is not written.
   EXPECT_EQ(Call("POST", kConfigMaps, R"({"metadata":{"name":"a"}})", "Accept: text/html\r\n").code,

@@ -1,5 +1,7 @@
 #include "apiserver/formats/reply_format.h"
 
+#include <algorithm>
+
 #include "api/codecs/protobuf.h"
 #include "api/codecs/yaml.h"
 #include "apiserver/formats/kube_status.h"
@@ -77,11 +79,24 @@ std::optional<Format> FormatFor(const http::Request& request, const api::Schema*
   return std::nullopt;
 }
 
-base::Status NotAcceptableError(const api::Schema* schema) {
+base::Status NotAcceptableError(const http::Request& request, const api::Schema* schema,
+                                bool list) {
+  // Protobuf is among them also where the objects have no messages, because their metadata has one.
+  const std::string types = fmt::format("{}, {}, {}", kJsonType, kYamlType, api::kProtobufType);
+  // kube-apiserver's words depend on whether the client accepts one of the media types, in some
+  // other form. They are always the first for custom resources.
+  const std::vector<MediaRange> accepted = ParseAccept(request.Header("Accept"));
+  if (!api::HasProtobuf(schema) ||
+      std::any_of(accepted.begin(), accepted.end(),
+                  [&](const MediaRange& range) { return FormatIn(range, schema).has_value(); })) {
+    return KubeError(Reason::kNotAcceptable,
+                     fmt::format("only the following media types are accepted: {}", types));
+  }
   return KubeError(Reason::kNotAcceptable,
-                   fmt::format("only the following media types are accepted: {}, {}{}{}", kJsonType,
-                               kYamlType, api::HasProtobuf(schema) ? ", " : "",
-                               api::HasProtobuf(schema) ? api::kProtobufType : ""));
+                   fmt::format("406: Not Acceptable\n\nAvailable representations: {}{}", types,
+                               list ? fmt::format(", {};stream=watch, {};stream=watch", kJsonType,
+                                                  api::kProtobufType)
+                                    : ""));
 }
 
 std::optional<std::string> WriteObject(Format format, std::string_view json) {

@@ -24,8 +24,8 @@ std::optional<Format> FormatIn(const MediaRange& range, const api::Schema* schem
 
 // The format that the client prefers for objects of `schema`; nullopt if it accepts none.
 std::optional<Format> FormatFor(const http::Request& request, const api::Schema* schema);
-// A 406 that lists the supported formats.
-base::Status NotAcceptableError(const api::Schema* schema);
+// A 406 that lists the supported formats. `list`: the resource can also be watched at this path.
+base::Status NotAcceptableError(const http::Request& request, const api::Schema* schema, bool list);
 
 // Converts `json`, the text of an object or list with its apiVersion and kind, to `format`. nullopt
 // if there is no protobuf message for the object, or if the text is damaged and `format` is YAML.
