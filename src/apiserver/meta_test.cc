@@ -221,7 +221,13 @@ TEST_F(ApiTest, PatchTypesEachDoTheirKind) {
   EXPECT_EQ(
       Patch(At(kConfigMaps, "a"), {{"data", {{"w", "5"}}}}, "strategic-merge-patch+json").code,
       200);
-  EXPECT_EQ(Patch(At(kConfigMaps, "a"), {{"data", {{"w", "5"}}}}, "apply-patch+cbor").code, 415);
+  const auto unsupported = Patch(At(kConfigMaps, "a"), Json::object(), "apply-patch+cbor");
+  EXPECT_EQ(unsupported.code, 415);
+  EXPECT_EQ(unsupported.message(), "415: Unsupported Media Type");
+  const auto directive =
+      Patch(At(kConfigMaps, "a"), {{"data", {{"$patch", "merge"}}}}, "strategic-merge-patch+json");
+  EXPECT_EQ(directive.code, 500);
+  EXPECT_FALSE(directive.json.contains("reason"));
   EXPECT_EQ(Patch(At(kConfigMaps, "a"), Json(7), "json-patch+json").code, 400);
 }
 

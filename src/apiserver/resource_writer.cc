@@ -56,12 +56,23 @@ base::StatusOr<PatchKind> PatchKindOf(const ResourceRequest& request) {
   if (http::EqualsIgnoreCase(type, "application/strategic-merge-patch+json") && strategic) {
     return PatchKind::kStrategic;
   }
-  return KubeError(
-      Reason::kUnsupportedMediaType,
-      fmt::format("the body of the request was in an unknown format ({}) - accepted media "
-                  "types include: application/json-patch+json, application/merge-patch+json, "
-                  "application/apply-patch+yaml{}",
-                  type, strategic ? ", application/strategic-merge-patch+json" : ""));
+  // kube-apiserver's words differ between built-in kinds and custom resources.
+  if (strategic) return KubeError(Reason::kUnsupportedMediaType, "415: Unsupported Media Type");
+  return KubeError(Reason::kUnsupportedMediaType,
+                   "the body of the request was in an unknown format - accepted media types "
+                   "include: application/json-patch+json, application/merge-patch+json, "
+                   "application/apply-patch+yaml");
+}
+
+Reason ReasonOfPatchError(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kResourceExhausted:
+      return Reason::kRequestEntityTooLarge;
+    case StatusCode::kUnknown:
+      return Reason::kUnknown;
+    default:
+      return Reason::kBadRequest;
+  }
 }
 
 base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json document,
@@ -76,9 +87,7 @@ base::StatusOr<Json> ApplyPatch(PatchKind kind, const api::KindInfo& info, Json 
         Reason::kInvalid, base::Message(patched.status()),
         {.name = name, .group = std::string(info.group), .kind = std::string(info.kind)});
   }
-  const bool too_large = patched.status().code() == StatusCode::kResourceExhausted;
-  return KubeError(too_large ? Reason::kRequestEntityTooLarge : Reason::kBadRequest,
-                   base::Message(patched.status()));
+  return KubeError(ReasonOfPatchError(patched.status()), base::Message(patched.status()));
 }
 
 }  // namespace

@@ -25,8 +25,9 @@ base::StatusOr<base::Json> ApplyMergePatch(base::Json document, const base::Json
 bool SupportsStrategicMerge(const KindInfo& kind);
 
 // Kubernetes' strategic merge: as a merge patch, but some lists (containers, conditions, ...) are
-// merged by a key, and there are the directives $patch (replace, delete, merge),
-// $setElementOrder/FIELD, $deleteFromPrimitiveList/FIELD and $retainKeys.
+// merged by a key and sorted by the patch, and there are the directives $patch (replace, delete),
+// $setElementOrder/FIELD, $deleteFromPrimitiveList/FIELD and $retainKeys. UNKNOWN: a directive does
+// not exist or an item has no merge key, for which Kubernetes answers 500 without a reason.
 base::StatusOr<base::Json> ApplyStrategicMergePatch(const KindInfo& kind, base::Json document,
                                                     const base::Json& patch);
 

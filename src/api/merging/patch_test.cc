@@ -175,8 +175,8 @@ TEST(StrategicMergeTest, ListsMergeByTheirKeys) {
           R"({"spec": {"containers": [{"name": "a", "env": [{"name": "Y", "value": "2"}]},
                                                   {"name": "c", "image": "3"}]}})"_json),
       R"({"spec": {"containers": [
-                {"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
-                {"name": "b", "image": "2"}, {"name": "c", "image": "3"}]}})"_json);
+                {"name": "a", "image": "1", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]},
+                {"name": "c", "image": "3"}, {"name": "b", "image": "2"}]}})"_json);
   EXPECT_EQ(Strategic(kinds::kNode,
                       R"({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})"_json,
                       R"({"status": {"conditions": [{"type": "Ready", "status": "True"}]}})"_json),
@@ -196,13 +196,13 @@ TEST(StrategicMergeTest, ListsWithinItemsMergeToo) {
                       R"({"spec": {"initContainers": [
                     {"name": "a", "env": [{"name": "Y", "value": "2"}], "args": ["y"]}]}})"_json),
             R"({"spec": {"initContainers": [{"name": "a", "args": ["y"], "env": [
-          {"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]}]}})"_json);
+          {"name": "Y", "value": "2"}, {"name": "X", "value": "1"}]}]}})"_json);
   // The same holds for a pod's spec within another kind.
   EXPECT_EQ(
       Strategic(kinds::kDaemonSet,
                 R"({"spec": {"template": {"spec": {"volumes": [{"name": "a"}]}}}})"_json,
                 R"({"spec": {"template": {"spec": {"volumes": [{"name": "b"}]}}}})"_json),
-      R"({"spec": {"template": {"spec": {"volumes": [{"name": "a"}, {"name": "b"}]}}}})"_json);
+      R"({"spec": {"template": {"spec": {"volumes": [{"name": "b"}, {"name": "a"}]}}}})"_json);
 }
 
 TEST(StrategicMergeTest, OtherListsAreReplaced) {
@@ -235,8 +235,8 @@ TEST(StrategicMergeTest, AMergeOfManyItemsTakesOneLookForEach) {
   Json merged = Strategic(kinds::kEvent, R"({"metadata": {"finalizers": ["000001"]}})"_json,
                           {{"metadata", {{"finalizers", finalizers}}}});
   ASSERT_EQ(merged["metadata"]["finalizers"].size(), size_t{kItems});
-  EXPECT_EQ(merged["metadata"]["finalizers"][0], "000001");
-  EXPECT_EQ(merged["metadata"]["finalizers"][1], "000000");
+  EXPECT_EQ(merged["metadata"]["finalizers"][0], "000000");
+  EXPECT_EQ(merged["metadata"]["finalizers"][1], "000001");
 
   std::reverse(finalizers.begin(), finalizers.end());
   finalizers.erase(0);
@@ -322,6 +322,40 @@ TEST(StrategicMergeTest, ElementOrderKeepsWhatItsAuthorDidNotKnowInPlace) {
       R"({"spec": {"containers": [{"name": "injected"}, {"name": "b"}, {"name": "a"}, {"name": "c"}]}})"_json);
 }
 
+// Each letter is a container.
+std::string OrderAfter(std::string_view before, std::string_view patch, std::string_view order) {
+  const auto items = [](std::string_view names) {
+    Json list = Json::array();
+    for (const char name : names) list.push_back({{"name", std::string(1, name)}});
+    return list;
+  };
+  Json spec = Json::object();
+  if (!patch.empty()) spec["containers"] = items(patch);
+  if (!order.empty()) spec["$setElementOrder/containers"] = items(order);
+  const Json merged =
+      Strategic(kinds::kPod, {{"spec", {{"containers", items(before)}}}}, {{"spec", spec}});
+  std::string names;
+  for (const Json& item : merged["spec"]["containers"]) names += item["name"].get<std::string>();
+  return names;
+}
+
+TEST(StrategicMergeTest, MergedListsAreSortedAsKubernetesSortsThem) {
+  EXPECT_EQ(OrderAfter("abc", "xy", ""), "xyabc");
+  EXPECT_EQ(OrderAfter("abcd", "da", ""), "bcda");
+  EXPECT_EQ(OrderAfter("abc", "cxa", ""), "bcxa");
+  EXPECT_EQ(OrderAfter("abc", "", "cb"), "acb");
+  EXPECT_EQ(OrderAfter("abc", "x", "xc"), "xabc");
+  EXPECT_EQ(OrderAfter("", "xy", "yx"), "yx");
+}
+
+TEST(StrategicMergeTest, ADirectiveWithNothingToApplyToLeavesItsPartOut) {
+  EXPECT_EQ(Strategic(kinds::kPod, R"({"spec": {"hostNetwork": true}})"_json,
+                      R"({"spec": {"securityContext": {"$patch": "replace", "fsGroup": 5},
+                                   "volumes": [{"name": "a", "$patch": "replace"},
+                                               {"name": "b"}]}})"_json),
+            R"({"spec": {"hostNetwork": true, "volumes": [{"name": "b"}]}})"_json);
+}
+
 TEST(StrategicMergeTest, DirectivesNeverReachTheObject) {
   EXPECT_EQ(Strategic(kinds::kPod, Json::object(),
                       R"({"spec": {"$setElementOrder/volumes": [{"name": "a"}],
@@ -331,15 +365,30 @@ TEST(StrategicMergeTest, DirectivesNeverReachTheObject) {
 }
 
 TEST(StrategicMergeTest, RefusesWhatItCannotApply) {
-  EXPECT_EQ(ApplyStrategicMergePatch(kinds::kPod, R"({"spec": {"containers": []}})"_json,
-                                     R"({"spec": {"containers": [{"image": "x"}]}})"_json)
-                .status()
-                .code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(ApplyStrategicMergePatch(kinds::kPod, Json::object(), R"({"$patch": "explode"})"_json)
-                .status()
-                .code(),
-            StatusCode::kInvalidArgument);
+  const auto refused = [](std::string_view patch) {
+    return ApplyStrategicMergePatch(kinds::kPod,
+                                    R"({"spec": {"containers": [], "securityContext": {}}})"_json,
+                                    Json::parse(patch))
+        .status();
+  };
+  const std::pair<std::string_view, std::string_view> unknown[] = {
+      {R"({"spec": {"containers": [{"image": "x", "args": ["a", null, 5, {}]}]}})",
+       "map: map[args:[a <nil> 5 map[]] image:x] does not contain declared merge key: name"},
+      {R"({"spec": {"containers": [{"name": "x", "$patch": "merge"}]}})",
+       "merging lists cannot yet be specified in the patch"},
+      {R"({"spec": {"containers": [{"name": "x", "$patch": "explode"}]}})",
+       "unknown patch type: explode in map: map[$patch:explode name:x]"},
+      {R"({"spec": {"securityContext": {"$patch": "merge", "fsGroup": 6}}})",
+       "unknown patch type: merge in map: map[$patch:merge fsGroup:6]"},
+      {R"({"$patch": "explode"})", "unknown patch type: explode in map: map[$patch:explode]"}};
+  for (const auto& [patch, words] : unknown) {
+    EXPECT_EQ(refused(patch).code(), StatusCode::kUnknown) << patch;
+    EXPECT_EQ(base::Message(refused(patch)), words);
+  }
+  const Json many = {{"$patch", "explode"}, {"text", std::string(100000, 'x')}};
+  EXPECT_LT(base::Message(refused(many.dump())).size(), size_t{2000});
+  EXPECT_EQ(refused(R"({"spec": {"$retainKeys": ["a"], "containers": []}})").code(),
+            StatusCode::kFailedPrecondition);
   EXPECT_EQ(
       ApplyStrategicMergePatch(kinds::kHostMount, Json::object(), Json::object()).status().code(),
       StatusCode::kInvalidArgument);

@@ -32,6 +32,7 @@ constexpr ReasonRow kReasons[] = {
     {Reason::kInvalid, 422, "Invalid", StatusCode::kInvalidArgument},
     {Reason::kTooManyRequests, 429, "TooManyRequests", StatusCode::kUnavailable},
     {Reason::kInternalError, 500, "InternalError", StatusCode::kInternal},
+    {Reason::kUnknown, 500, "", StatusCode::kUnknown},
     {Reason::kServiceUnavailable, 503, "ServiceUnavailable", StatusCode::kUnavailable},
     {Reason::kTimeout, 504, "Timeout", StatusCode::kDeadlineExceeded},
 };
@@ -64,8 +65,8 @@ Json FailureObject(const ReasonRow& row, std::string_view message, const ErrorDe
                  {"metadata", Json::object()},
                  {"status", "Failure"},
                  {"message", std::string(message)},
-                 {"reason", std::string(row.name)},
                  {"code", row.http}};
+  if (!row.name.empty()) object["reason"] = std::string(row.name);
   if (!details.continue_token.empty()) object["metadata"]["continue"] = details.continue_token;
   if (Json extra = DetailsJson(details); !extra.empty()) object["details"] = std::move(extra);
   return object;

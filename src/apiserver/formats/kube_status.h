@@ -32,6 +32,7 @@ enum class Reason {
   kInvalid,
   kTooManyRequests,
   kInternalError,
+  kUnknown,  // an error of code 500 that Kubernetes does not classify: it has no reason
   kServiceUnavailable,
   kTimeout,
 };
