@@ -108,7 +108,11 @@ TEST_F(ApplyTest, ADryRunAnswersAsIf) {
 TEST_F(ApplyTest, ConditionsAreMetOrRefused) {
   Json config = Map({{"x", "1"}});
   config["metadata"]["resourceVersion"] = "1";
+  // Nothing is there whose version could differ.
+  EXPECT_EQ(Apply(At(kConfigMaps, "b"), config).code, 400);
+  EXPECT_EQ(Apply(At(kConfigMaps, "a"), config).code, 201);
   EXPECT_EQ(Apply(At(kConfigMaps, "a"), config).code, 409);
+  ASSERT_EQ(Delete(At(kConfigMaps, "a")).code, 200);
   config["metadata"].erase("resourceVersion");
   config["metadata"]["uid"] = "one";
   const auto missing = Apply(At(kConfigMaps, "a"), config);

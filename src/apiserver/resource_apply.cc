@@ -184,9 +184,6 @@ base::StatusOr<Mutation::Plan> ResourceWriter::PlanApplyNew(const ResourceReques
                                      "existing object was found",
                                      uid));
   }
-  if (!String(config, {"metadata", "resourceVersion"}).empty()) {
-    return StaleError(*rules.info, request.name);
-  }
   RETURN_IF_ERROR(CheckNamespace(request, request.name));
   const base::WallTime now = context_.clock.Now();
   ASSIGN_OR_RETURN(api::ApplyResult result, MergeConfig(request, nullptr, config, manager, now));

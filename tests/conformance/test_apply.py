@@ -243,11 +243,13 @@ def test_force_is_for_apply_only(api, make):
     assert reply.code == 422 and "force" in reply.message, reply
 
 
-def test_apply_with_a_version_of_something_missing_is_a_conflict(api, item):
+def test_apply_with_a_version_of_something_missing_creates_it(api, item):
+    """Only an object that exists has a version to compare with."""
     new, path = item
     body = {**new, "metadata": {**new["metadata"], "resourceVersion": "1"}}
-    assert api.apply(path, body, "me").code == 409
-    assert api.get(path).code == 404
+    made = api.apply(path, body, "me")
+    assert made.code == 201 and made.json["metadata"]["resourceVersion"] != "1", made
+    assert api.get(path).json["metadata"]["uid"] == made.json["metadata"]["uid"]
 
 
 def test_apply_with_a_uid_of_something_missing_is_a_conflict(api, item):
