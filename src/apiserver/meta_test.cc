@@ -32,6 +32,19 @@ TEST_F(ApiTest, CreateDiscardsWhatTheServerSets) {
   EXPECT_EQ(created.json["status"]["phase"], "Pending");
 }
 
+TEST_F(ApiTest, AGenerationThatIsNotCountedIsTheClients) {
+  Json object = ConfigMap("a");
+  object["metadata"]["generation"] = -1;
+  const auto refused = Post(kConfigMaps, object);
+  EXPECT_EQ(refused.code, 422);
+  EXPECT_THAT(refused.message(), HasSubstr("metadata.generation: Invalid value: -1"));
+  object["metadata"]["generation"] = 77;
+  EXPECT_EQ(Post(kConfigMaps, object).json["metadata"]["generation"], 77);
+  EXPECT_EQ(Patch(At(kConfigMaps, "a"), {{"metadata", {{"generation", 5}}}})
+                .json["metadata"]["generation"],
+            77);
+}
+
 TEST_F(ApiTest, CreateRefusesAResourceVersion) {
   Json object = ConfigMap("a");
   object["metadata"]["resourceVersion"] = "3";

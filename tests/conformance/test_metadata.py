@@ -123,13 +123,28 @@ def test_an_update_that_changes_nothing_is_no_event(api, make):
 
 @pytest.mark.parametrize("field,value", [
     ("uid", "11111111-2222-3333-4444-555555555555"), ("creationTimestamp", "2001-01-01T00:00:00Z"),
-    ("deletionTimestamp", "2001-01-01T00:00:00Z"), ("deletionGracePeriodSeconds", 7), ("generation", 77),
-    ("selfLink", "/x")])
+    ("deletionTimestamp", "2001-01-01T00:00:00Z"), ("deletionGracePeriodSeconds", 7), ("selfLink", "/x")])
 def test_create_discards_from_the_client(api, make, field, value):
     for kind in (CONFIG_MAP, POD):
         item = make.new(kind)
         item["metadata"][field] = value
         assert make(kind, item)["metadata"].get(field) != value
+
+
+@pytest.mark.parametrize("kind,kept", [(CONFIG_MAP, 77), (CLAIM, 77), (POD, 1), (kinds.DAEMON_SET, 1)], ids=str)
+def test_create_sets_the_generation_of_kinds_that_count_it(api, make, kind, kept):
+    item = make.new(kind)
+    item["metadata"]["generation"] = 77
+    made = make(kind, item)
+    assert made["metadata"]["generation"] == kept
+    assert api.patch(make.path(kind, made), {"metadata": {"generation": 99}}).json["metadata"]["generation"] == kept
+
+
+def test_a_negative_generation_is_refused(api, make):
+    item = make.new(CONFIG_MAP)
+    item["metadata"]["generation"] = -1
+    reply = api.post(CONFIG_MAP.path(make.ns), item)
+    assert reply.code == 422 and reply.json["details"]["causes"][0]["field"] == "metadata.generation", reply
 
 
 @pytest.mark.parametrize("kind,status", [

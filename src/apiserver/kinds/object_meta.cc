@@ -123,14 +123,16 @@ void DropEmpty(Json& metadata) {
 
 void StampNew(const KindRules& rules, Json& object, std::string_view uid, base::WallTime now) {
   Json& metadata = object["metadata"];
-  for (const char* field : {"deletionTimestamp", "deletionGracePeriodSeconds", "generation",
-                            "selfLink", "resourceVersion"}) {
+  for (const char* field :
+       {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"}) {
     metadata.erase(field);
   }
   DropEmpty(metadata);
   metadata["uid"] = std::string(uid);
   metadata["creationTimestamp"] = api::FormatTime(now);
+  // As in Kubernetes, the other kinds keep what the client gives.
   if (rules.counts_generation) metadata["generation"] = 1;
+  if (base::json::Int(object, {"metadata", "generation"}) == 0) metadata.erase("generation");
   if (rules.info->has_status && !rules.created_with_status) {
     object.erase("status");
     if (!rules.initial_status.is_null()) object["status"] = rules.initial_status;
@@ -177,6 +179,7 @@ void ValidateMetadata(const KindRules& rules, const Json& object, FieldErrors& e
     total += key.size() + value.text().size();
   }
   if (total > kMaxAnnotations) metadata["annotations"].TooLong(kMaxAnnotations);
+  metadata["generation"].AtLeast(0);
   CheckFinalizers(rules, metadata["finalizers"]);
   CheckOwners(metadata["ownerReferences"]);
 }
