@@ -218,9 +218,21 @@ def test_generation_stays_unset(api, make, kind):
 
 def test_micro_times_have_six_decimals(api, make):
     made = make(LEASE, spec={"holderIdentity": "me", "leaseDurationSeconds": 1,
-                             "renewTime": "2024-05-06T07:08:09.120000Z", "acquireTime": "2024-05-06T07:08:09Z"})
+                             "renewTime": "2024-05-06T07:08:09.120000Z",
+                             "acquireTime": "2024-05-06T09:08:09.000000+02:00"})
     assert made["spec"]["renewTime"] == "2024-05-06T07:08:09.120000Z"
     assert made["spec"]["acquireTime"] == "2024-05-06T07:08:09.000000Z"
+
+
+@pytest.mark.parametrize("end,rest,form", [("Z", "Z", ".000000"), (".120Z", ".120Z", ".000000"),
+                                           (".123456789Z", "789Z", "Z07:00")])
+def test_a_micro_time_of_other_decimals_is_refused(api, make, end, rest, form):
+    item = make.new(LEASE, spec={"holderIdentity": "me", "renewTime": f"2024-05-06T07:08:09{end}"})
+    reply = api.post(LEASE.path(make.ns), item)
+    assert reply.code == 400 and reply.json["reason"] == "BadRequest", reply
+    assert reply.message == ('Lease in version "v1" cannot be handled as a Lease: parsing time '
+                             f'"2024-05-06T07:08:09{end}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse '
+                             f'"{rest}" as "{form}"')
 
 
 @pytest.mark.parametrize("change,words", [

@@ -251,6 +251,7 @@ class Conformer {
       case FieldType::kTime:
       case FieldType::kMicroTime: {
         const std::string& text = value.get_ref<const std::string&>();
+        if (type.type == FieldType::kMicroTime) RETURN_IF_ERROR(CheckMicroseconds(text));
         const auto time = ParseTime(text);
         if (!time.ok()) {
           return Error(StatusCode::kInvalidArgument,
@@ -263,6 +264,23 @@ class Conformer {
       default:
         return base::OkStatus();
     }
+  }
+
+  // A MicroTime has six decimals, neither more nor fewer, as in Kubernetes.
+  static Status CheckMicroseconds(std::string_view text) {
+    constexpr std::string_view kFraction = ".000000";
+    constexpr size_t kStart = std::string_view("2006-01-02T15:04:05").size();
+    const std::string_view rest = text.size() < kStart ? "" : text.substr(kStart);
+    const std::string_view digits = rest.substr(0, kFraction.size());
+    const bool fits = digits.size() == kFraction.size() && digits.front() == '.' &&
+                      digits.substr(1).find_first_not_of("0123456789") == std::string_view::npos;
+    const std::string_view end = fits ? rest.substr(kFraction.size()) : rest;
+    if (fits && (end.empty() || end.front() < '0' || end.front() > '9')) return base::OkStatus();
+    return Error(StatusCode::kInvalidArgument,
+                 "parsing time \"{}\" as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse \"{}\" "
+                 "as \"{}\"",
+                 text.substr(0, kMaxQuoted), end.substr(0, kMaxQuoted),
+                 fits ? "Z07:00" : kFraction);
   }
 
   static Status CanonicalizeQuantity(Json& value) {

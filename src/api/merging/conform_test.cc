@@ -70,8 +70,24 @@ TEST(Conform, WrongTypesAreRefusedInGosWords) {
   EXPECT_THAT(Conformed(kinds::kSecret, {{"data", {{"a", "%%%"}}}}).error, HasSubstr("base64"));
   EXPECT_THAT(Conformed(kinds::kNode, {{"status", {{"capacity", {{"cpu", "lots"}}}}}}).error,
               HasSubstr("quantities must match"));
-  EXPECT_THAT(Conformed(kinds::kLease, {{"spec", {{"renewTime", "soon"}}}}).error,
-              HasSubstr("parsing time"));
+}
+
+TEST(Conform, AMicroTimeHasSixDecimals) {
+  const auto conformed = [](std::string_view time) {
+    return Conformed(kinds::kLease, {{"spec", {{"renewTime", std::string(time)}}}});
+  };
+  EXPECT_EQ(conformed("2026-01-01T02:00:00.120000+02:00").object["spec"]["renewTime"],
+            "2026-01-01T00:00:00.120000Z");
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"2026-01-01T00:00:00Z", "cannot parse \"Z\" as \".000000\""},
+      {"2026-01-01T00:00:00.12Z", "cannot parse \".12Z\" as \".000000\""},
+      {"2026-01-01T00:00:00,120000Z", "cannot parse \",120000Z\" as \".000000\""},
+      {"2026-01-01T00:00:00.123456789Z", "cannot parse \"789Z\" as \"Z07:00\""},
+      {"2026-01-01T00:00:00.123456", "parsing time"},
+      {"soon", "parsing time \"soon\" as \"2006-01-02T15:04:05.000000Z07:00\""}};
+  for (const auto& [time, words] : cases) {
+    EXPECT_THAT(conformed(time).error, HasSubstr(words)) << time;
+  }
 }
 
 TEST(Conform, QuantitiesAndTimesBecomeCanonical) {
