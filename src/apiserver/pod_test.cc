@@ -178,6 +178,19 @@ TEST_F(ApiTest, EphemeralContainersAreAddedForGood) {
   EXPECT_FALSE(put.json["metadata"].contains("labels"));
 }
 
+TEST_F(ApiTest, TheAddressesOfAPodAgree) {
+  ASSERT_EQ(Post(kPods, PodWith("{}")).code, 201);
+  const auto status = [&](const char* patch) {
+    const Json json = Patch(At(kPods, "p") + "/status", ParseJson(patch)).json["status"];
+    return fmt::format("{} {}", json["podIP"].get<std::string>(), json["podIPs"].dump());
+  };
+  EXPECT_EQ(status(R"({"status":{"podIP":"10.0.0.1"}})"), R"(10.0.0.1 [{"ip":"10.0.0.1"}])");
+  EXPECT_EQ(status(R"({"status":{"podIPs":[{"ip":"10.0.0.2"}]}})"),
+            R"(10.0.0.1 [{"ip":"10.0.0.1"}])");
+  EXPECT_EQ(status(R"({"status":{"podIP":null,"podIPs":[{"ip":"10.0.0.2"},{"ip":"fd00::2"}]}})"),
+            R"(10.0.0.2 [{"ip":"10.0.0.2"},{"ip":"fd00::2"}])");
+}
+
 TEST_F(ApiTest, AnEvictionDeletes) {
   ASSERT_EQ(Post(kPods, PodWith("{}")).code, 201);
   Json eviction = {

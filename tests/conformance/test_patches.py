@@ -347,8 +347,20 @@ def test_pod_ips_merge_by_ip(api, make):
     path = make.path(POD, make(POD)) + "/status"
     first = api.patch(path, {"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}, kube.STRATEGIC)
     assert first.code == 200, first
-    reply = api.patch(path, {"status": {"podIPs": [{"ip": "fd00::1"}]}}, kube.STRATEGIC)
-    assert sorted(pick(reply.json["status"]["podIPs"], "ip")) == [("10.0.0.1",), ("fd00::1",)]
+    reply = api.patch(path, {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}, kube.STRATEGIC)
+    assert pick(reply.json["status"]["podIPs"], "ip") == [("10.0.0.1",), ("fd00::1",)]
+    # A new address comes first, and then podIP, which does not agree with it, is the only one.
+    reply = api.patch(path, {"status": {"podIPs": [{"ip": "fd00::2"}]}}, kube.STRATEGIC)
+    assert pick(reply.json["status"]["podIPs"], "ip") == [("10.0.0.1",)]
+
+
+def test_one_pod_ip_sets_the_other(api, make):
+    path = make.path(POD, make(POD)) + "/status"
+    status = api.patch(path, {"status": {"podIP": "10.0.0.1"}}).json["status"]
+    assert status["podIPs"] == [{"ip": "10.0.0.1"}]
+    both = [{"ip": "10.0.0.2"}, {"ip": "fd00::1"}]
+    status = api.patch(path, {"status": {"podIP": None, "podIPs": both}}).json["status"]
+    assert status["podIP"] == "10.0.0.2" and status["podIPs"] == both
 
 
 def test_secrets_of_an_account_merge_by_name(api, make):

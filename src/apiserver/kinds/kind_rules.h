@@ -57,6 +57,9 @@ struct KindRules {
   bool status_keeps_metadata = false;  // labels and annotations may be written with the status
   // An object is removed only when spec.finalizers is empty, too. PUT of /finalize writes them.
   bool has_spec_finalizers = false;
+  // Brings an object that a client sent into shape: removes unknown members from a custom resource,
+  // and makes fields of a built-in kind that say the same agree.
+  std::function<void(Json& object)> shape;
 
   // Custom resources (src/apiserver/custom).
   bool custom = false;
@@ -67,8 +70,6 @@ struct KindRules {
   std::string deprecation;          // the warning for its users; empty: none
   // Paths by which objects can be selected ("spec.color"), besides those of api/selector.h.
   std::vector<std::string> selectable_fields;
-  // Removes unknown members from an object that a client sent.
-  std::function<void(Json& object)> shape;
   // Convert between the stored form and the form of this version (stored_form.h).
   std::function<void(Json& object)> from_stored;
   std::function<void(Json& object)> to_stored;

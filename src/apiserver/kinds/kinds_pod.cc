@@ -274,6 +274,20 @@ void ValidatePodUpdate(const Json& json, const Json& old, FieldErrors& errors) {
       "negative)");
 }
 
+// Makes status.podIP the first of status.podIPs. If they differ, podIP wins, because older node
+// agents write only that one.
+void AlignAddresses(Json& pod) {
+  const std::string ip = String(pod, {"status", "podIP"});
+  const Json& ips = Array(pod, {"status", "podIPs"});
+  const std::string first = ips.empty() ? "" : String(ips.front(), {"ip"});
+  if (ip.empty() && !first.empty()) base::json::Set(pod, {"status", "podIP"}, first);
+  if (!ip.empty() && ip != first) {
+    Json only = Json::array();
+    only.push_back({{"ip", ip}});
+    base::json::Set(pod, {"status", "podIPs"}, std::move(only));
+  }
+}
+
 // Ephemeral containers can only be added, because the pod must list all containers that run or ran.
 void ValidateEphemeralUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked containers = Checked(json, old, errors)["spec"]["ephemeralContainers"];
@@ -308,6 +322,7 @@ void AddPodRules(std::vector<KindRules>& rules) {
   pod.admit_create = AdmitPod;
   pod.admit_update = AdmitPodUpdate;
   pod.admit_status = KeepQosClass;
+  pod.shape = AlignAddresses;
   pod.validate = ValidatePod;
   pod.validate_create = ValidateNewPod;
   pod.validate_update = ValidatePodUpdate;
