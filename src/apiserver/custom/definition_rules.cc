@@ -1,6 +1,7 @@
 // The rules of CustomResourceDefinition itself: its defaults, its validation, and which fields may
 // change.
 
+#include <map>
 #include <set>
 
 #include "api/names.h"
@@ -208,6 +209,35 @@ bool CheckSimplePath(const std::string& path, const std::string& field, FieldErr
   return false;
 }
 
+// The names of a version's members in errors. While all versions agree in a member, Kubernetes
+// keeps it for the whole definition, and names it as a member of the spec.
+class VersionFields {
+ public:
+  explicit VersionFields(const Json& versions) : versions_(versions) {}
+
+  // The name of `member` of the version at `index`. `shared` is the one of the whole definition; it
+  // is returned for the first version only, and an empty one for the others, so that a check runs
+  // once.
+  std::string Name(size_t index, const char* member, std::string_view shared) {
+    const auto [agrees, fresh] = agrees_.try_emplace(member, false);
+    if (fresh) agrees->second = Agree(member);
+    if (!agrees->second) return fmt::format("spec.versions[{}].{}", index, member);
+    return index == 0 ? fmt::format("spec.{}", shared) : "";
+  }
+
+ private:
+  bool Agree(std::string_view member) const {
+    const Json* first = Find(versions_.front(), {member});
+    return std::all_of(versions_.begin(), versions_.end(), [&](const Json& version) {
+      const Json* own = Find(version, {member});
+      return first == nullptr || own == nullptr ? first == own : *first == *own;
+    });
+  }
+
+  const Json& versions_;
+  std::map<std::string_view, bool> agrees_;
+};
+
 void CheckColumn(const Json& column, const std::string& field, FieldErrors& errors) {
   static const std::set<std::string> kTypes = {"boolean", "date", "integer", "number", "string"};
   static const std::set<std::string> kFormats = {"byte",  "date",  "date-time", "double",
@@ -226,7 +256,7 @@ void CheckColumn(const Json& column, const std::string& field, FieldErrors& erro
   if (!format.empty() && !kFormats.contains(format)) {
     errors.Invalid(field + ".format", format, one_of(kFormats));
   }
-  CheckSimplePath(String(column, {"jsonPath"}), field + ".jsonPath", errors);
+  CheckSimplePath(String(column, {"jsonPath"}), field + ".JSONPath", errors);
 }
 
 // Checks the fields by which objects can be selected. Each must be a scalar that the schema
@@ -234,12 +264,12 @@ void CheckColumn(const Json& column, const std::string& field, FieldErrors& erro
 void CheckSelectable(const Json& version, const std::string& field, FieldErrors& errors) {
   const Json& fields = Array(version, {"selectableFields"});
   if (fields.size() > kMaxSelectableFields) {
-    errors.TooMany(field + ".selectableFields", fields.size(), kMaxSelectableFields);
+    errors.TooMany(field, fields.size(), kMaxSelectableFields);
   }
   std::set<std::string> seen;
   size_t i = 0;
   for (const Json& one : fields) {
-    const std::string at = fmt::format("{}.selectableFields[{}].jsonPath", field, i++);
+    const std::string at = fmt::format("{}[{}].jsonPath", field, i++);
     const std::string path = String(one, {"jsonPath"});
     if (!CheckSimplePath(path, at, errors)) continue;
     if (!seen.insert(path).second) errors.Duplicate(at, path);
@@ -271,7 +301,7 @@ void CheckScale(const Json& version, const std::string& field, FieldErrors& erro
   const std::pair<const char*, std::string_view> paths[] = {{"specReplicasPath", ".spec."},
                                                             {"statusReplicasPath", ".status."}};
   for (const auto& [name, prefix] : paths) {
-    const std::string at = fmt::format("{}.subresources.scale.{}", field, name);
+    const std::string at = fmt::format("{}.scale.{}", field, name);
     const std::string path = String(*scale, {name});
     if (CheckSimplePath(path, at, errors) && !path.starts_with(prefix)) {
       errors.Invalid(
@@ -281,15 +311,13 @@ void CheckScale(const Json& version, const std::string& field, FieldErrors& erro
   }
 }
 
-void CheckVersionSchema(const Json& version, const std::string& field, FieldErrors& errors) {
-  const std::string at = field + ".schema.openAPIV3Schema";
-  const Json* json = Find(version, {"schema", "openAPIV3Schema"});
-  if (json == nullptr) return errors.Required(at, "schemas are required");
+void CheckVersionSchema(const Json& json, bool has_status, const std::string& at,
+                        FieldErrors& errors) {
   FieldErrors own;
-  CheckSchema(*json, at, HasStatus(version), own);
+  CheckSchema(json, at, has_status, own);
   // Defaults and rules are checked only if the schema itself has no errors.
   if (own.empty()) {
-    const StructuralPtr schema = ReadSchema(*json);
+    const StructuralPtr schema = ReadSchema(json);
     api::SchemaArena arena;
     MakeSchemaTree(*schema, "", arena);
     CheckDefaults(*schema, at, own);
@@ -318,17 +346,32 @@ void ValidateDefinition(const Json& object, FieldErrors& errors) {
   CheckApproval(object, errors);
   const Json& versions = Array(object, {"spec", "versions"});
   CheckVersions(versions, errors);
-  size_t i = 0;
-  for (const Json& version : versions) {
-    const std::string field = fmt::format("spec.versions[{}]", i++);
-    CheckDeprecation(version, field, errors);
-    CheckVersionSchema(version, field, errors);
-    CheckScale(version, field, errors);
-    size_t column = 0;
-    for (const Json& one : Array(version, {"additionalPrinterColumns"})) {
-      CheckColumn(one, fmt::format("{}.additionalPrinterColumns[{}]", field, column++), errors);
+  VersionFields fields(versions);
+  const bool any_status = std::any_of(versions.begin(), versions.end(), HasStatus);
+  for (size_t i = 0; i < versions.size(); ++i) {
+    const Json& version = versions[i];
+    CheckDeprecation(version, fmt::format("spec.versions[{}]", i), errors);
+    const std::string schema = fields.Name(i, "schema", "validation");
+    if (const Json* json = Find(version, {"schema", "openAPIV3Schema"}); json == nullptr) {
+      errors.Required(fmt::format("spec.versions[{}].schema.openAPIV3Schema", i),
+                      "schemas are required");
+    } else if (!schema.empty()) {
+      const bool shared = schema == "spec.validation";
+      CheckVersionSchema(*json, shared ? any_status : HasStatus(version),
+                         schema + ".openAPIV3Schema", errors);
     }
-    CheckSelectable(version, field, errors);
+    const std::string subresources = fields.Name(i, "subresources", "subresources");
+    if (!subresources.empty()) CheckScale(version, subresources, errors);
+    const std::string columns =
+        fields.Name(i, "additionalPrinterColumns", "additionalPrinterColumns");
+    if (!columns.empty()) {
+      size_t column = 0;
+      for (const Json& one : Array(version, {"additionalPrinterColumns"})) {
+        CheckColumn(one, ItemField(columns, column++), errors);
+      }
+    }
+    const std::string selectable = fields.Name(i, "selectableFields", "selectableFields");
+    if (!selectable.empty()) CheckSelectable(version, selectable, errors);
   }
   CheckConversion(object, errors);
   if (Bool(object, {"spec", "preserveUnknownFields"})) {

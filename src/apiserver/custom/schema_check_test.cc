@@ -282,7 +282,9 @@ TEST_F(CustomTest, DefinitionsThatAreWrongAreRefused) {
       {changed("/spec/versions/0/additionalPrinterColumns", Json::array({column})),
        "type: Invalid value: \"text\": must be one of boolean,date,integer,number,string"},
       {changed("/spec/versions/0/additionalPrinterColumns", Json::array({column})),
-       "jsonPath: Invalid value: \"spec.a\": must be a simple json path starting with ."},
+       "spec.additionalPrinterColumns[0].JSONPath: Invalid value: \"spec.a\": must be a simple "
+       "json "
+       "path starting with ."},
       {changed("/spec/versions/0/selectableFields", Json::array({{{"jsonPath", ".spec.lost"}}})),
        "selectableFields[0].jsonPath: Invalid value: \".spec.lost\": is an invalid path"},
       {changed("/spec/versions/0/deprecationWarning", "old"),
@@ -299,6 +301,27 @@ TEST_F(CustomTest, DefinitionsThatAreWrongAreRefused) {
     EXPECT_EQ(refused.code, 422) << definition;
     EXPECT_THAT(refused.message(), testing::HasSubstr(message)) << definition;
   }
+}
+
+TEST_F(CustomTest, WhatAllVersionsShareIsNamedOnce) {
+  Json definition = DefinitionWith({{"type", "object"}});
+  Json& versions = definition["spec"]["versions"];
+  versions[0]["schema"]["openAPIV3Schema"]["properties"]["x"] = {{"type", "array"}};
+  versions.push_back(versions[0]);
+  versions[1]["name"] = "v2";
+  versions[1]["storage"] = false;
+  const auto fields = [&] {
+    std::vector<std::string> names;
+    const TestResponse refused = Post(kDefinitions, definition);
+    for (const Json& cause : refused.json["details"]["causes"]) names.push_back(cause["field"]);
+    return names;
+  };
+  EXPECT_THAT(fields(),
+              testing::ElementsAre("spec.validation.openAPIV3Schema.properties[x].items"));
+  versions[1]["schema"]["openAPIV3Schema"]["description"] = "differs";
+  EXPECT_THAT(fields(),
+              testing::ElementsAre("spec.versions[0].schema.openAPIV3Schema.properties[x].items",
+                                   "spec.versions[1].schema.openAPIV3Schema.properties[x].items"));
 }
 
 TEST_F(CustomTest, GroupsOfKubernetesNeedApproval) {
