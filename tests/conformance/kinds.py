@@ -134,7 +134,7 @@ KINDS = (
     Kind("CSIDriver", STORAGE, "csidrivers", False,
          columns("Name|AttachRequired|PodInfoOnMount|StorageCapacity|TokenRequests|RequiresRepublish|Modes|Age"),
          {"spec": {}}, delete_gives_object=True, unconditional_update=False),
-    Kind("CSIStorageCapacity", STORAGE, "csistoragecapacities", True, columns("Name|StorageClassName|Capacity"),
+    Kind("CSIStorageCapacity", STORAGE, "csistoragecapacities", True, columns("Name|Created At"),
          {"storageClassName": DRIVER, "capacity": "1Gi"}, unconditional_update=False),
     Kind("VolumeAttributesClass", STORAGE, "volumeattributesclasses", False, columns("Name|DriverName|Age"),
          {"driverName": DRIVER, "parameters": {"iops": "100"}}, short=("vac",), delete_gives_object=True),

@@ -153,7 +153,7 @@ IMMUTABLE = {
     "driver-attach": (CSI_DRIVER, {}, {"spec": {"attachRequired": False}}, "spec.attach"),
     "driver-modes": (CSI_DRIVER, {}, {"spec": {"volumeLifecycleModes": ["Ephemeral"]}}, "spec.volumeLifecycleModes"),
     "node-driver-entry": (CSI_NODE, {}, {"spec": {"drivers": [
-        {"name": DRIVER, "nodeID": "other", "topologyKeys": []}]}}, "CSINodeDriver"),
+        {"name": DRIVER, "nodeID": "other", "topologyKeys": []}]}}, "spec.drivers"),
     "secret-type": (SECRET, {}, {"type": "example.com/other"}, "type"),
     "secret-immutable": (SECRET, {"immutable": True}, {"data": {"key": "b3RoZXI="}}, "data"),
     "secret-immutable-for-ever": (SECRET, {"immutable": True}, {"immutable": False}, "immutable"),
@@ -301,7 +301,7 @@ REFUSED = {
     "pod-sub-path-upwards": (POD, {"spec": {**kinds.POD_SPEC, "volumes": [{"name": "a", "emptyDir": {}}],
                                             "containers": [{**CONTAINER, "volumeMounts": [
                                                 {"name": "a", "mountPath": "/x", "subPath": "../y"}]}]}},
-                             "spec.containers[0].volumeMounts[0].subPath"),
+                             "spec.containers[0].volumeMounts.subPath"),
     "pod-port": (POD, one(ports=[{"containerPort": 70000}]), "spec.containers[0].ports[0].containerPort"),
     "pod-env-name": (POD, one(env=[{"name": "", "value": "x"}]), "spec.containers[0].env[0].name"),
     "pod-requests-beyond-limits": (POD, one(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),

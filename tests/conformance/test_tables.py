@@ -127,7 +127,6 @@ CELLS = {
     "csi-driver": (of("CSIDriver"), {}, {"AttachRequired": True, "PodInfoOnMount": False, "StorageCapacity": False,
                                          "TokenRequests": "<unset>", "RequiresRepublish": False,
                                          "Modes": "Persistent"}),
-    "capacity": (of("CSIStorageCapacity"), {}, {"StorageClassName": kinds.DRIVER, "Capacity": "1Gi"}),
     "secret": (SECRET, {"data": {"a": "", "b": ""}}, {"Type": "Opaque", "Data": 2}),
     "config-map": (CONFIG_MAP, {"data": {"a": "", "b": ""}, "binaryData": {"c": ""}}, {"Data": 3}),
     "lease": (of("Lease"), {}, {"Holder": "me"}),
@@ -155,6 +154,13 @@ def test_cells_of(api, make, kind, fields, wanted):
     plain = {name: str(value).lower() if isinstance(value, bool) else value for name, value in cells.items()}
     for name, value in wanted.items():
         assert plain[name] == (str(value).lower() if isinstance(value, bool) else value), (name, cells)
+
+
+def test_a_kind_without_columns_shows_when_its_objects_were_made(api, make):
+    kind = of("CSIStorageCapacity")
+    made = make(kind)
+    assert row(api, kind, make.ns, made) == {"Name": made["metadata"]["name"],
+                                             "Created At": made["metadata"]["creationTimestamp"]}
 
 
 def test_a_default_class_says_so(api, make):

@@ -134,9 +134,9 @@ void AddStorageColumns(ColumnMap& columns) {
       {"RequiresRepublish", FlagCell<"spec", "requiresRepublish">, false, "boolean"},
       {"Modes", ModesCell},
       {"Age", AgeCell}};
-  columns[&kinds::kCsiStorageCapacity] = {{"Name", NameCell},
-                                          {"StorageClassName", TextCell<"storageClassName">},
-                                          {"Capacity", TextOrCell<"<unset>", "capacity">}};
+  // Kubernetes has no columns for this kind, and shows what all objects have.
+  columns[&kinds::kCsiStorageCapacity] = {
+      {"Name", NameCell}, {"Created At", TextCell<"metadata", "creationTimestamp">, false, "date"}};
   columns[&kinds::kHostMount] = {{"Name", NameCell},
                                  {"Node", TextCell<"spec", "nodeName">},
                                  {"Claim", TextCell<"spec", "claimName">},

@@ -77,7 +77,7 @@ TEST(TableTest, ShowsTheCellsOfEachKind) {
        R"({"spec":{"attachRequired":false,"podInfoOnMount":true,"tokenRequests":[
              {"audience":"a"},{"audience":"b"}],"volumeLifecycleModes":["Persistent"]}})",
        "x | false | true | false | a,b | false | Persistent | 60m"},
-      {kCsiStorageCapacity, R"({"storageClassName":"c"})", "x | c | <unset>"},
+      {kCsiStorageCapacity, R"({"storageClassName":"c"})", "x | 2026-01-01T11:00:00Z"},
       {kRuntimeClass, R"({"handler":"kata"})", "x | kata | 60m"},
       {kLease, R"({"spec":{"holderIdentity":"me"}})", "x | me | 60m"},
       {kNamespace, R"({"status":{"phase":"Active"}})", "x | Active | 60m"},

@@ -157,7 +157,7 @@ void ValidateCsiNodeUpdate(const Json& json, const Json& old, FieldErrors& error
   for (const Json& driver : base::json::Array(json, {"spec", "drivers"})) {
     const Json* before = FindDriver(old, base::json::String(driver, {"name"}));
     if (before != nullptr && WithoutCount(driver) != WithoutCount(*before)) {
-      errors.Invalid("CSINodeDriver", driver, "field is immutable");
+      errors.Invalid("spec.drivers", driver, "field is immutable");
     }
   }
 }

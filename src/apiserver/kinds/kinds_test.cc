@@ -173,7 +173,8 @@ TEST_F(ApiTest, RefusesInvalidObjectsAndSaysWhy) {
       {kPods,
        R"({"spec":{"volumes":[{"name":"v"}],"containers":[{"name":"c","image":"x","volumeMounts":[
            {"name":"v","mountPath":"/v","subPath":"../x"}]}]}})",
-       422, "subPath: Invalid value: \"../x\": must not contain '..'"},
+       422,
+       "spec.containers[0].volumeMounts.subPath: Invalid value: \"../x\": must not contain '..'"},
       {kPods,
        R"({"spec":{"volumes":[{"name":"v"}],"containers":[{"name":"c","image":"x","volumeMounts":[
            {"name":"v","mountPath":"/v","mountPropagation":"Bidirectional"}]}]}})",

@@ -192,8 +192,11 @@ void CheckMounts(const Checked& container, const Volumes& volumes) {
     if (device_paths.contains(path.text())) {
       path.Invalid("must not already exist as a path in volumeDevices");
     }
-    mount["subPath"].RelativePath();
-    mount["subPathExpr"].RelativePath();
+    // Kubernetes names these without the mount's index.
+    for (const std::string_view member : {"subPath", "subPathExpr"}) {
+      const Checked named = container["volumeMounts"][member];
+      mount[member].Named(named.field()).RelativePath();
+    }
     if (mount["subPath"].given() && mount["subPathExpr"].given()) {
       mount["subPathExpr"].Invalid("subPathExpr and subPath are mutually exclusive");
     }
