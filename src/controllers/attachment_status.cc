@@ -28,8 +28,10 @@ void WriteError(const Context& context, kube::Informer<Attachment>& attachments,
   // The same message is not written again, because the event holds the time and the count.
   if (attachment.String({"status", field, "message"}) == message) return;
   Json error = {{"time", api::FormatTime(context.clock.Now())}, {"message", message}};
-  // A null removes, by the merge patch, the code that another failure left.
-  error["errorCode"] = IsOfDriver(status) ? Json(static_cast<int>(status.code())) : Json();
+  // Go's attacher gives the code of an error of attaching alone. A null removes, by the merge
+  // patch, the code that another failure left.
+  const bool coded = field == kAttachOperation.error_field && IsOfDriver(status);
+  error["errorCode"] = coded ? Json(static_cast<int>(status.code())) : Json();
   Json change;
   change[std::string(field)] = std::move(error);
   if (!attachment.attached()) change["attached"] = false;

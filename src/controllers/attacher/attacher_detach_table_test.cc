@@ -64,7 +64,7 @@ std::vector<Case> DetachCases() {
       {"AFailureIsSaidAndKeepsIt",
        AttachmentOfVolume1(Deleting(Attached(Held()))),
        HeldVolume(),
-       {Says("detachError", "rpc error: code = Internal desc = ", {R"("errorCode":13)"})},
+       {Says("detachError", "rpc error: code = Internal desc = ", {R"("errorCode":null)"})},
        {kUnpublish},
        {"Warning FailedDetachVolume va: rpc error: code = Internal"},
        Fails("ControllerUnpublishVolume", StatusCode::kInternal, "busy")},

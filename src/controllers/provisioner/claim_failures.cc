@@ -19,12 +19,19 @@ using base::Json;
 using base::Status;
 using base::StatusCode;
 
+namespace {
+// As the Go provisioner says it.
+constexpr std::string_view kInfeasible =
+    "Volume provisioning failed with infeasible error. Retries will be delayed. ";
+}  // namespace
+
 ClaimProvisioning::Outcome ClaimProvisioning::FailBeforeCall(const Claim& claim,
                                                              const api::StorageClass& storage_class,
                                                              const Status& status) {
   // An API that is away for a moment is no failure of the claim.
   if (IsOfApi(status)) return AfterApi(status);
-  ReportFailure(claim, storage_class.name(), status);
+  ReportBeginning(claim);
+  ReportFailure(claim, status);
   return Outcome::Retry(status);
 }
 
@@ -33,7 +40,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailUnsentCall(const Claim& claim,
                                                              Earlier earlier,
                                                              const std::optional<Attempt>& last,
                                                              const Status& status) {
-  ReportFailure(claim, inputs.storage_class.name(), OfDriver(status));
+  ReportFailure(claim, OfDriver(status));
   // The intent of an older version's call stays, because its finalizer is off.
   if (earlier != Earlier::kInherited) attempts_.Record(claim.uid(), last.value_or(Attempt()));
   return SettleIfGone(claim) ? Outcome::Done() : Outcome::Retry(status);
@@ -57,10 +64,10 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
           "driver gives it)",
           rpc::SentMessage(status)));
     }
-    ReportFailure(claim, inputs.storage_class.name(), shown);
+    ReportFailure(claim, shown);
     return Outcome::Retry(status);
   }
-  ReportFailure(claim, inputs.storage_class.name(), status);
+  ReportFailure(claim, status, state == FailureState::kInfeasible ? kInfeasible : "");
   std::optional<Attempt> last = attempts_.FindLast(claim.uid());
   last->earlier = Earlier::kNone;
   if (state == FailureState::kInfeasible) {
@@ -81,7 +88,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
 ClaimProvisioning::Outcome ClaimProvisioning::GiveNodeUp(const Claim& claim,
                                                          const PlanInputs& inputs,
                                                          const Status& status) {
-  ReportFailure(claim, inputs.storage_class.name(), status);
+  ReportFailure(claim, status);
   Attempt given_up = *attempts_.FindLast(claim.uid());
   given_up.earlier = Earlier::kNone;
   given_up.given_up = std::exchange(given_up.plan, nullptr);
@@ -92,7 +99,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::GiveNodeUp(const Claim& claim,
 ClaimProvisioning::Outcome ClaimProvisioning::RefuseVolume(
     const Claim& claim, const Plan& plan, const csi::v1::CreateVolumeRequest& asked,
     const csi::v1::Volume& volume, const Status& why) {
-  ReportFailure(claim, claim.storage_class_name().value_or(""), why);
+  ReportFailure(claim, why);
   if (volume.volume_id().empty()) return Outcome::Retry(why);
   // After an error the next run asks for the same volume, gets it again, and tries to delete it
   // again.
@@ -204,16 +211,21 @@ ClaimProvisioning::Outcome ClaimProvisioning::ReportTakenName(const Claim& claim
   const Status taken =
       Error(StatusCode::kAlreadyExists, "PersistentVolume '{}' exists and belongs to another claim",
             other.name());
-  ReportFailure(claim, claim.storage_class_name().value_or(""), taken);
+  ReportFailure(claim, taken);
   return Outcome::Retry(taken);
 }
 
-void ClaimProvisioning::ReportFailure(const Claim& claim, const std::string& class_name,
-                                      const Status& status) {
+void ClaimProvisioning::ReportFailure(const Claim& claim, const Status& status,
+                                      std::string_view prefix) {
   CountProvisionFailed(context_.metrics, claim);
   context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningFailed",
-                         fmt::format("failed to provision volume with StorageClass \"{}\": {}",
-                                     class_name, FailureText(status)));
+                         fmt::format("{}{}", prefix, FailureText(status)));
+}
+
+void ClaimProvisioning::ReportBeginning(const Claim& claim) {
+  context_.events.Record(
+      claim.reference(), EventType::kNormal, "Provisioning",
+      fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
 }
 
 }  // namespace berth::controllers::provisioner

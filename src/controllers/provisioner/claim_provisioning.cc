@@ -151,10 +151,9 @@ ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) 
   if (!IsServedBy(*storage_class, *driver)) return Outcome::Done();
   if (!driver->Has(DriverInfo::Rpc::CREATE_DELETE_VOLUME)) {
     // Another version of the driver queues the claim again.
-    ReportFailure(
-        *claim, storage_class->name(),
-        Error(StatusCode::kFailedPrecondition,
-              "driver '{}' does not make volumes (it lacks CREATE_DELETE_VOLUME)", driver->name));
+    ReportFailure(*claim, Error(StatusCode::kFailedPrecondition,
+                                "driver '{}' does not make volumes (it lacks CREATE_DELETE_VOLUME)",
+                                driver->name));
     return Outcome::Done();
   }
   return Provision(*claim, *driver, *storage_class);
@@ -209,7 +208,7 @@ std::variant<Plan, ClaimProvisioning::Outcome> ClaimProvisioning::MakeNewPlan(Pl
     const Status elsewhere = Error(StatusCode::kFailedPrecondition,
                                    "the data source of the claim is out of reach of node '{}'",
                                    options_.node_deployment.node_name);
-    ReportFailure(claim, inputs.storage_class.name(), elsewhere);
+    ReportFailure(claim, elsewhere);
     return RescheduleClaim(claim, elsewhere);
   }
   const auto source = sources_.HoldSource(claim, driver);
@@ -221,7 +220,7 @@ std::variant<Plan, ClaimProvisioning::Outcome> ClaimProvisioning::MakeNewPlan(Pl
   const auto topology = FindTopology(claim, driver, inputs.storage_class);
   if (topology.status().code() == StatusCode::kNotFound &&
       attempts_.FindEarlier(claim) == Earlier::kNone) {
-    ReportFailure(claim, inputs.storage_class.name(), topology.status());
+    ReportFailure(claim, topology.status());
     return RescheduleClaim(claim, topology.status());
   }
   if (!topology.ok()) return FailBeforeCall(claim, inputs.storage_class, topology.status());
@@ -294,9 +293,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   if (claim.has_finalizer(kProvisioningFinalizer)) {
     if (const Outcome released = ReleaseClaim(claim); !released.status.ok()) return released;
   }
-  context_.events.Record(
-      claim.reference(), EventType::kNormal, "Provisioning",
-      fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
+  ReportBeginning(claim);
   const StatusOr<csi::v1::CreateVolumeResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolume, request, options_.timeout);
   if (rpc::WasNotSent(response.status())) {
@@ -311,7 +308,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
     const Status taken =
         Error(StatusCode::kAlreadyExists,
               "the driver gave volume '{}', which belongs to PersistentVolume '{}'", handle, owner);
-    ReportFailure(claim, inputs.storage_class.name(), taken);
+    ReportFailure(claim, taken);
     return Outcome::Retry(taken);
   }
   if (const Status fits = CheckAnswer(plan, response->volume()); !fits.ok()) {
@@ -344,8 +341,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim, co
   if (!created.ok()) {
     // The next run asks the driver for the same volume, and gets it again.
     if (!IsOfApi(created.status())) {
-      ReportFailure(claim, volume.storage_class_name(),
-                    base::Annotate(created.status(), "create PersistentVolume"));
+      ReportFailure(claim, base::Annotate(created.status(), "create PersistentVolume"));
     }
     return AfterApi(created.status());
   }

@@ -138,7 +138,9 @@ class ClaimProvisioning {
   bool SettleIfGone(const Claim& claim);
   // Takes off the finalizer of an older version (attempts.h).
   Outcome ReleaseClaim(const Claim& claim);
-  void ReportFailure(const Claim& claim, const std::string& class_name, const base::Status& status);
+  // Records the events of a failure, and of the beginning of a try, in the Go provisioner's words.
+  void ReportFailure(const Claim& claim, const base::Status& status, std::string_view prefix = "");
+  void ReportBeginning(const Claim& claim);
 
   // node_deployment.cc
   Outcome CompeteForClaim(const Claim& claim, const DriverInfo& driver,

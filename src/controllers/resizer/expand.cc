@@ -150,8 +150,11 @@ Resizer::Outcome Resizer::HandleFailure(const Claim& claim, const DriverInfo& dr
   context_.events.Record(claim.reference(), EventType::kWarning, "VolumeResizeFailed",
                          fmt::format("resize volume \"{}\" by resizer \"{}\" failed: {}",
                                      claim.volume_name(), driver.name, message));
-  const Status written = WriteFailure(claim, message, infeasible);
-  if (!written.ok() && infeasible) return AfterApi(written);
+  // After a call with an unknown outcome the expansion still is in progress, as with Go's resizer.
+  if (!IsOfDriver(status) || rpc::IsFinal(status)) {
+    const Status written = WriteFailure(claim, message, infeasible);
+    if (!written.ok() && infeasible) return AfterApi(written);
+  }
   MutexLock lock(mutex_);
   Memory& memory = memories_[claim.key()];
   if (IsOfDriver(status)) memory.failed_finally = rpc::IsFinal(status);

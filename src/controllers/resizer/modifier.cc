@@ -23,6 +23,14 @@ using base::StatusOr;
 
 namespace {
 
+// As MakeCondition, with a time of probing, which Go's resizer gives these conditions alone.
+base::Json MakeProbed(std::string_view type, std::string_view message, const base::Clock& clock,
+                      std::string_view reason = "") {
+  base::Json condition = MakeCondition(type, message, clock, reason);
+  condition["lastProbeTime"] = condition["lastTransitionTime"];
+  return condition;
+}
+
 constexpr std::string_view kPending = "Pending";
 constexpr std::string_view kInProgress = "InProgress";
 constexpr std::string_view kInfeasible = "Infeasible";
@@ -205,9 +213,9 @@ StatusOr<Modifier::Claim> Modifier::WriteTarget(const Claim& claim, const std::s
              {"conditions",
               ReplaceConditions(
                   claim, {},
-                  MakeCondition(kModifyingVolume,
-                                fmt::format("Modifying volume to \"{}\" is in progress.", target),
-                                context_.clock))}}}},
+                  MakeProbed(kModifyingVolume,
+                             fmt::format("Modifying volume to \"{}\" is in progress.", target),
+                             context_.clock))}}}},
           "status"));
   context_.events.Record(
       claim.reference(), EventType::kNormal, "VolumeModify",
@@ -274,6 +282,8 @@ Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& 
         claim, Error(StatusCode::kNotFound, "VolumeAttributesClass '{}' does not exist", name));
   }
   if (ModifyStatus(claim) == kPending && TargetClass(claim) == name) return Outcome::Done();
+  context_.events.Record(claim.reference(), EventType::kWarning, "VolumeModifyFailed",
+                         fmt::format("VAC \"{}\" does not exist.", name));
   return AfterApi(
       PatchAt(
           context_.client, claims_, claim,
@@ -304,15 +314,15 @@ Modifier::Outcome Modifier::HandleFailure(const Claim& claim, const Status& stat
     Claim changed = claim;
     changed.Set({"status", "conditions"},
                 ReplaceConditions(claim, {},
-                                  MakeCondition(kModifyingVolume,
-                                                fmt::format("Modifying volume to \"{}\" {}", target,
-                                                            final ? "failed. Waiting for retry."
-                                                                  : "is still in progress."),
-                                                context_.clock)));
+                                  MakeProbed(kModifyingVolume,
+                                             fmt::format("Modifying volume to \"{}\" {}", target,
+                                                         final ? "failed. Waiting for retry."
+                                                               : "is still in progress."),
+                                             context_.clock)));
     Json change = {
         {"conditions", ReplaceConditions(changed, {},
-                                         MakeCondition(kModifyVolumeError, message, context_.clock,
-                                                       GoCodeName(status.code())))}};
+                                         MakeProbed(kModifyVolumeError, message, context_.clock,
+                                                    GoCodeName(status.code())))}};
     if (infeasible) {
       change["modifyVolumeStatus"] = {{"targetVolumeAttributesClassName", target},
                                       {"status", std::string(kInfeasible)}};
