@@ -1,5 +1,7 @@
 #include "controllers/provisioner/own_node_client.h"
 
+#include <set>
+
 #include "api/kinds/kinds.h"
 #include "base/log.h"
 
@@ -28,9 +30,10 @@ Json MakeNode(const std::string& name, const csi::v1::NodeGetInfoResponse& info)
 
 Json MakeCsiNode(const std::string& name, const std::string& driver,
                  const csi::v1::NodeGetInfoResponse& info) {
-  Json keys = Json::array();
-  for (const auto& [key, value] : info.accessible_topology().segments()) keys.push_back(key);
-  Json entry = {{"name", driver}, {"nodeID", info.node_id()}, {"topologyKeys", std::move(keys)}};
+  // Sorted, because a map of protobuf has another order each time, which would look like a change.
+  std::set<std::string> keys;
+  for (const auto& [key, value] : info.accessible_topology().segments()) keys.insert(key);
+  Json entry = {{"name", driver}, {"nodeID", info.node_id()}, {"topologyKeys", keys}};
   return {{"apiVersion", api::CsiNode::kInfo.api_version()},
           {"kind", std::string(api::CsiNode::kInfo.kind)},
           {"metadata", {{"name", name}}},
