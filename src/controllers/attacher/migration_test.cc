@@ -8,7 +8,6 @@ namespace berth::controllers::attacher {
 namespace {
 
 using base::Json;
-using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 using Rpc = DriverInfo::Rpc;
@@ -168,20 +167,19 @@ TEST_F(MigrationTest, AListOfWholeHandlesAgreesWithTranslatedOnes) {
   PutVolume("gcePersistentDisk", {{"pdName", "disk-1"}});
   const Json attached = AttachedByAnother("external-attacher/pd-csi-storage-gke-io", node_id);
   PutAttachment("va", attached);
-  PutAttachment(
-      "inline",
-      Merged(attached, {{"spec",
-                         {{"source",
-                           {{"persistentVolumeName", nullptr},
-                            {"inlineVolumeSpec",
-                             {{"accessModes", {"ReadWriteOnce"}},
-                              {"csi",
-                               {{"driver", kGce},
-                                {"volumeHandle",
-                                 "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk-2"}}}}}}}}}}));
+  Json of_inline = attached;
+  of_inline["spec"]["source"] = {
+      {"persistentVolumeName", nullptr},
+      {"inlineVolumeSpec",
+       {{"accessModes", {"ReadWriteOnce"}},
+        {"csi",
+         {{"driver", kGce},
+          {"volumeHandle", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk-2"}}}}}};
+  PutAttachment("inline", of_inline);
   cluster_.Start();
   ASSERT_TRUE(script().WaitFor("ListVolumes", 4));
   EXPECT_EQ(script().Count("ControllerPublishVolume"), 0);
+  EXPECT_EQ(cluster_.events.Count("FailedAttachVolume"), 0) << "one was tried again";
 }
 
 TEST_F(MigrationTest, WhatTheDriverLostOfAPluginsVolumesIsAttachedAgain) {

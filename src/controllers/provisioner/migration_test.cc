@@ -68,7 +68,7 @@ TEST_F(MigrationTest, AClaimOfAPluginsClassGetsAVolumeOfThePlugin) {
   const Volume volume = GetVolume("pvc-uid-data");
   const std::vector<std::string> made = cluster_.driver->state().VolumeIds();
   ASSERT_EQ(made.size(), 1);
-  EXPECT_FALSE(volume.has_csi());
+  ASSERT_FALSE(volume.has_csi());
   EXPECT_EQ(volume.json()["spec"]["awsElasticBlockStore"],
             (Json{{"volumeID", made.front()}, {"fsType", "xfs"}}));
   EXPECT_EQ(volume.annotation(kProvisionedBy), kEbsPlugin);
@@ -165,7 +165,7 @@ TEST_F(MigrationTest, ARepeatedCallTranslatesTheClassAsItWas) {
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_EQ(script().Count("CreateVolume"), 2);
   const Volume volume = GetVolume("pvc-uid-data");
-  EXPECT_FALSE(volume.has_csi());
+  ASSERT_FALSE(volume.has_csi());
   EXPECT_EQ(volume.json()["spec"]["portworxVolume"],
             (Json{{"volumeID", cluster_.driver->state().VolumeIds().front()}}));
 }

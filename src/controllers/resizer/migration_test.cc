@@ -64,7 +64,7 @@ TEST_F(MigrationTest, AVolumeOfAPluginIsExpandedByTheDriverThatTheClaimNames) {
             handle);
   const Volume volume = cluster_.Get<Volume>("", "pv-data");
   EXPECT_EQ(volume.capacity(), "2Gi");
-  EXPECT_FALSE(volume.has_csi()) << "the object was translated";
+  ASSERT_FALSE(volume.has_csi()) << "the object was translated";
   EXPECT_EQ(volume.json()["spec"]["awsElasticBlockStore"], Ebs(handle)["awsElasticBlockStore"]);
 }
 
