@@ -230,9 +230,10 @@ def test_a_micro_time_of_other_decimals_is_refused(api, make, end, rest, form):
     item = make.new(LEASE, spec={"holderIdentity": "me", "renewTime": f"2024-05-06T07:08:09{end}"})
     reply = api.post(LEASE.path(make.ns), item)
     assert reply.code == 400 and reply.json["reason"] == "BadRequest", reply
-    assert reply.message == ('Lease in version "v1" cannot be handled as a Lease: parsing time '
-                             f'"2024-05-06T07:08:09{end}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse '
-                             f'"{rest}" as "{form}"')
+    # A server may name the field before it says what is wrong.
+    assert reply.message.startswith('Lease in version "v1" cannot be handled as a Lease: ')
+    assert reply.message.endswith(f'parsing time "2024-05-06T07:08:09{end}" as "2006-01-02T15:04:05.000000Z07:00": '
+                                  f'cannot parse "{rest}" as "{form}"'), reply
 
 
 @pytest.mark.parametrize("change,words", [
