@@ -119,18 +119,22 @@ class AgentImpl : public Agent {
     lock_watch_->Start();
     informers_.Start();
     ASSIGN_OR_RETURN(
-        service_,
-        DriverService::Start({.socket = socket,
-                              .mount =
-                                  [this](const MountCall& call, Deadline deadline) {
-                                    const Status mounted = attachments_->Mount(call, deadline);
-                                    QueueLater(call.volume);
-                                    return mounted;
-                                  },
-                              .unmount =
-                                  [this](const std::string& mount_dir, Deadline deadline) {
-                                    return attachments_->Unmount(mount_dir, deadline);
-                                  }}));
+        service_, DriverService::Start(
+                      {.socket = socket,
+                       .mount =
+                           [this](const MountCall& call, Deadline deadline) {
+                             const Status mounted = attachments_->Mount(call, deadline);
+                             QueueLater(call.volume);
+                             return mounted;
+                           },
+                       .unmount =
+                           [this](const std::string& mount_dir, Deadline deadline) {
+                             return attachments_->Unmount(mount_dir, deadline);
+                           },
+                       .expand =
+                           [this](const std::string& mount_dir, int64_t bytes, Deadline deadline) {
+                             return attachments_->Expand(mount_dir, bytes, deadline);
+                           }}));
     return InstallDriver(socket);
   }
 

@@ -68,6 +68,8 @@ struct AttachmentOptions {
   std::string data_folder;     // DATA/block-agent
   std::string kubelet_folder;  // /var/lib/kubelet
   Consumers::Options consumers;
+  // How long Expand waits for the image to get its size.
+  std::chrono::milliseconds image_patience{std::chrono::seconds(10)};
 };
 
 class Attachments {
@@ -98,6 +100,11 @@ class Attachments {
   // this node, also unmaps the device. OK if nothing is mounted there. FAILED_PRECONDITION: the
   // volume is busy, or something else is mounted there.
   base::Status Unmount(const std::string& mount_dir, Deadline deadline);
+
+  // Grows the device and the file system of the volume at a pod's folder to the size of the image.
+  // UNAVAILABLE: the image still has less than `bytes` after some seconds. FAILED_PRECONDITION:
+  // this node does not have the volume mounted. DATA_LOSS: the device is dead.
+  base::Status Expand(const std::string& mount_dir, int64_t bytes, Deadline deadline);
 
   // Takes one use of a volume off this node, and with the last use the device. OK if this node has
   // no record of the volume; the fence may still name the node then. By force: mounts are detached
@@ -183,8 +190,11 @@ class Attachments {
   base::Status PrepareDevice(const Subject& subject, Record& record, block::Backend& backend);
   base::Status MountUse(const Subject& subject, Record& record, const api::FenceEntry& entry,
                         block::Backend& backend);
-  // Grows the device and its file system if the image grew.
-  void GrowVolume(Record& record, block::Backend& backend);
+  // Grows the device and its file system if the image grew. The record must have a mapping.
+  base::Status GrowVolume(Record& record, block::Backend& backend);
+  // Grows the volume, and returns the size that its device has then.
+  base::StatusOr<int64_t> GrowRecorded(const std::string& volume, const std::string& mount_dir,
+                                       Deadline deadline);
   // Reports in events and in the fence's status why the volume's device no longer works.
   void ReportQuarantined(const Record& record, const std::string& why);
 

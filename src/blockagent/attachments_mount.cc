@@ -356,27 +356,4 @@ Status Attachments::PrepareDevice(const Subject& subject, Record& record, block:
   return noted.empty() ? base::OkStatus() : note("");
 }
 
-// A failure is only logged and tried again later, because the volume is usable at its old size.
-void Attachments::GrowVolume(Record& record, block::Backend& backend) {
-  if (!record.mapping.has_value() || record.mapping->read_only) return;
-  const auto grown = [&]() -> Status {
-    ASSIGN_OR_RETURN(block::Mapping now, backend.Refresh(*record.mapping));
-    if (now.size_bytes != record.mapping->size_bytes) {
-      record.mapping = now;
-      RETURN_IF_ERROR(records_->Put(record));
-    }
-    const auto mounted = std::ranges::find(record.uses, State::kMounted, &Use::state);
-    if (mounted == record.uses.end()) return base::OkStatus();
-    return GrowContent(parts_.exec,
-                       {.device = now.device,
-                        .device_bytes = now.size_bytes,
-                        .mount_point = record.shared_mount.empty() ? mounted->entry.mount_dir
-                                                                   : record.shared_mount},
-                       record.fs_type);
-  };
-  if (const Status status = grown(); !status.ok()) {
-    LOG_WARNING("grow volume {}: {}", Quote(record.volume), base::ToString(status));
-  }
-}
-
 }  // namespace berth::blockagent

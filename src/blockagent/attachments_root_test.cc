@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <iostream>
 
 #include "base/fake_faults.h"
@@ -242,6 +243,36 @@ TEST_F(AttachmentsTest, AVolumeGrowsWithItsImage) {
   ASSERT_TRUE(site_.BackendOf("operator")->Grow("pv-1", 192 << 20).ok());
   ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
   EXPECT_GT(megabytes(), 160u);
+  ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
+}
+
+TEST_F(AttachmentsTest, AClaimIsNotToldDoneWhileItsImageIsSmaller) {
+  // The kernel grows a mounted xfs for every process that may mount one.
+  site_.AddVolume("pv-1", 320, {"ReadWriteOnce"}, "xfs");
+  site_.image_patience = std::chrono::milliseconds(150);
+  auto agent = site_.Start("n1");
+  const MountCall call = site_.AddPod("n1", "web", "pv-1");
+  EXPECT_THAT(Refusal(agent->Expand(call.mount_dir, 320 << 20, FakeSite::Soon())),
+              HasSubstr("is not mounted at"));
+  ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
+  EXPECT_TRUE(agent->Expand(call.mount_dir, 320 << 20, FakeSite::Soon()).ok());
+  const base::Status early = agent->Expand(call.mount_dir, 512 << 20, FakeSite::Soon());
+  EXPECT_EQ(early.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(base::Message(early), HasSubstr("still has 320Mi, and 512Mi is wanted"));
+
+  // The image grows while the call waits for it.
+  site_.image_patience = std::chrono::seconds(20);
+  agent = site_.Start("n1");
+  auto late = std::async(std::launch::async, [&] {
+    return agent->Expand(call.mount_dir, 512 << 20, FakeSite::Soon());
+  });
+  EXPECT_EQ(late.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  ASSERT_TRUE(site_.BackendOf("operator")->Grow("pv-1", 512 << 20).ok());
+  const base::Status grown = late.get();
+  EXPECT_TRUE(grown.ok()) << grown;
+  struct statvfs info{};
+  ASSERT_EQ(statvfs(call.mount_dir.c_str(), &info), 0);
+  EXPECT_GT(info.f_blocks * info.f_frsize >> 20, 400u);
   ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
 }
 

@@ -361,7 +361,10 @@ StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadli
   if (!record->mapping.has_value()) return again;
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record->backend));
   if (const Status sound = backend->Check(*record->mapping); sound.ok()) {
-    GrowVolume(*record, *backend);
+    // A failure is only logged and tried again later, because the volume is usable at its old size.
+    if (const Status grown = GrowVolume(*record, *backend); !grown.ok()) {
+      LOG_WARNING("grow volume {}: {}", Quote(volume), base::ToString(grown));
+    }
   } else if (sound.code() == StatusCode::kDataLoss) {
     ReportQuarantined(*record, std::string(base::Message(sound)));
   } else {

@@ -56,7 +56,8 @@ class DriverServiceImpl : public DriverService {
         .listener = std::move(listener),
         .methods = {{std::string(call::kInit), method(&DriverServiceImpl::Init)},
                     {std::string(call::kMount), method(&DriverServiceImpl::Mount)},
-                    {std::string(call::kUnmount), method(&DriverServiceImpl::Unmount)}},
+                    {std::string(call::kUnmount), method(&DriverServiceImpl::Unmount)},
+                    {std::string(call::kExpand), method(&DriverServiceImpl::Expand)}},
         .max_calls = kMostCalls,
         .max_waiting = kMostWaiting,
         .peer = options_.peer});
@@ -114,14 +115,27 @@ class DriverServiceImpl : public DriverService {
     return LogFailure(options_.mount(mount_call, deadline), "mount", *dir);
   }
 
-  Status Unmount(const ipc::Message& request, Deadline deadline) {
+  static StatusOr<std::string> ReadMountDir(const ipc::Message& request, std::string_view call) {
     const std::string* dir = request.FindText(call::kMountDir);
-    if (dir == nullptr || !dir->starts_with('/')) {
-      return Error(StatusCode::kInvalidArgument, "an unmount needs an absolute '{}'",
-                   call::kMountDir);
+    if (dir != nullptr && dir->starts_with('/')) return *dir;
+    return Error(StatusCode::kInvalidArgument, "an {} needs an absolute '{}'", call,
+                 call::kMountDir);
+  }
+
+  Status Unmount(const ipc::Message& request, Deadline deadline) {
+    ASSIGN_OR_RETURN(const std::string dir, ReadMountDir(request, "unmount"));
+    RETURN_IF_ERROR(WaitForHandshake(deadline));
+    return LogFailure(options_.unmount(dir, deadline), "unmount", dir);
+  }
+
+  Status Expand(const ipc::Message& request, Deadline deadline) {
+    ASSIGN_OR_RETURN(const std::string dir, ReadMountDir(request, "expand"));
+    const int64_t bytes = request.FindNumber(call::kNewBytes).value_or(0);
+    if (bytes <= 0) {
+      return Error(StatusCode::kInvalidArgument, "an expand needs '{}'", call::kNewBytes);
     }
     RETURN_IF_ERROR(WaitForHandshake(deadline));
-    return LogFailure(options_.unmount(*dir, deadline), "unmount", *dir);
+    return LogFailure(options_.expand(dir, bytes, deadline), "expand", dir);
   }
 
   static Status LogFailure(Status status, std::string_view call, const std::string& dir) {

@@ -1,7 +1,7 @@
 // Serves the agent's socket, to which its driver sends requests (base/ipc/block_call.h).
 //
-//   [waiting] ── init, versions agree ──▶ [ready]      mount and unmount wait for that, as long as
-//                                                      the driver waits for them
+//   [waiting] ── init, versions agree ──▶ [ready]      all other requests wait for that, as long
+//                                                      as the driver waits for them
 //
 // Only processes of the uid DriverServiceOptions::peer (root) get an answer, and the socket's mode
 // is 0600. Requests run on a bounded number of threads; a request runs to its end even if its
@@ -23,6 +23,8 @@ struct DriverServiceOptions {
   std::string socket;
   std::function<base::Status(const MountCall& call, Deadline deadline)> mount;
   std::function<base::Status(const std::string& mount_dir, Deadline deadline)> unmount;
+  std::function<base::Status(const std::string& mount_dir, int64_t bytes, Deadline deadline)>
+      expand;
   // How long a request may take. It is less than the time that the driver waits.
   std::chrono::milliseconds call_time = std::chrono::seconds(105);
   uid_t peer = 0;

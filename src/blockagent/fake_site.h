@@ -119,7 +119,8 @@ class FakeSite {
         Attachments::Open({.node = node,
                            .data_folder = folder / ("data-" + node),
                            .kubelet_folder = folder / ("kubelet-" + node),
-                           .consumers = {.lease_time = lease_time, .now = [this] { return now; }}},
+                           .consumers = {.lease_time = lease_time, .now = [this] { return now; }},
+                           .image_patience = image_patience},
                           {.client = ClientOf(node),
                            .exec = *exec,
                            .mounter = *mounter,
@@ -214,6 +215,7 @@ class FakeSite {
   FakeApi client{clock};
   FakeEvents events;
   std::chrono::milliseconds lease_time = kLeaseTime;
+  std::chrono::milliseconds image_patience = std::chrono::seconds(10);  // of agents that start
   Consumers::Time now = std::chrono::steady_clock::now();
   platform::TempFolder folder;
   const std::unique_ptr<platform::Exec> exec = platform::NewHostExec();

@@ -25,7 +25,9 @@ void ClaimGrowth::WatchClaims(base::KeyedWorkers& queue) {
     if (asks) queue.AddNow(change.key);
   });
   volumes_.AddHandler([&queue, is_ours = is_ours_](const auto& change) {
-    if (change.after != nullptr && change.before == nullptr && is_ours(*change.after)) {
+    if (change.after == nullptr || !is_ours(*change.after)) return;
+    if (change.before == nullptr ||
+        change.before->annotation(kImageSize) != change.after->annotation(kImageSize)) {
       queue.Add(api::ObjectKey(change.after->claim_namespace(), change.after->claim_name()));
     }
   });

@@ -1,6 +1,6 @@
-// The growth of a claim's volume by a controller of this process, until the node takes over. These
-// steps are the same for a volume plugin and for a back end of the block agent. The resizer takes
-// other steps, because it follows the sidecar of CSI drivers.
+// The growth of a claim's volume by a controller of this process, until the node takes over: the
+// steps that kube-controller-manager takes in Kubernetes. The resizer takes other steps, because it
+// follows the sidecar of CSI drivers.
 //
 //   a bound claim asks for more than its PersistentVolume has
 //     ── condition Resizing written ──▶ the owner grows the volume ── failed ──▶ event, again
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "api/kinds/kinds.h"
 #include "base/status.h"
@@ -25,6 +26,10 @@
 #include "controllers/controller.h"
 
 namespace berth::controllers {
+
+// The annotation of a PersistentVolume of the block agent with the size that its image has (a
+// quantity). The block operator writes it when it has grown the image for a claim (ADR 0027).
+inline constexpr std::string_view kImageSize = "storage.berth.dev/image-size";
 
 class ClaimGrowth {
  public:
@@ -39,8 +44,8 @@ class ClaimGrowth {
   // `is_ours` tells whether the owner grows the volume.
   ClaimGrowth(const Context& context, bool (*is_ours)(const Volume& volume));
 
-  // Queues claims in `queue` when they ask for another size, or their volume appears. To be called
-  // once; `queue` outlives the informers' handlers.
+  // Queues claims in `queue` when they ask for another size, or their volume appears, or its image
+  // has another size. To be called once; `queue` outlives the informers' handlers.
   void WatchClaims(base::KeyedWorkers& queue);
   // Does the next step for the claim `key`: calls `grow` if it asks for more than its volume has.
   Outcome SyncClaim(const std::string& key, const Grow& grow);

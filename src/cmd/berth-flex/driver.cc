@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 
 #include "base/ipc/block_call.h"
 #include "base/ipc/connection.h"
@@ -116,6 +118,27 @@ ipc::Message MakeRequest(std::string_view method) {
   return request;
 }
 
+// What a call of the kubelet has, and the method of the agent that it becomes.
+struct CallFacts {
+  std::string_view name;
+  size_t count;  // its arguments, with its name
+  std::string_view method;
+  size_t dir;  // which argument is the folder of the mount; 0: none
+};
+constexpr CallFacts kCalls[] = {
+    {.name = "init", .count = 1, .method = block::kInit, .dir = 0},
+    {.name = "mount", .count = 3, .method = block::kMount, .dir = 1},
+    {.name = "unmount", .count = 2, .method = block::kUnmount, .dir = 1},
+    {.name = "expandfs", .count = 6, .method = block::kExpand, .dir = 3},
+};
+
+std::optional<int64_t> ReadBytes(std::string_view text) {
+  int64_t bytes = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (problem != std::errc() || end != text.data() + text.size() || bytes <= 0) return std::nullopt;
+  return bytes;
+}
+
 std::string_view ReadFlag(const ipc::Message& trailer, std::string_view name) {
   const std::string* value = trailer.FindText(name);
   return value != nullptr && *value == "false" ? "false" : "true";
@@ -165,12 +188,12 @@ Patience DefaultPatience() { return {block::kInitTime, block::kCallTime}; }
 Reply RunDriver(const std::vector<std::string>& arguments, const std::string& executable,
                 Patience patience) {
   const std::string_view call = arguments.empty() ? "" : std::string_view(arguments[0]);
-  const size_t wanted = call == "init" ? 1 : call == "mount" ? 3 : call == "unmount" ? 2 : 0;
-  if (wanted == 0) return MakeReply("Not supported", "");
-  if (arguments.size() != wanted) {
+  const auto* const facts = std::ranges::find(kCalls, call, &CallFacts::name);
+  if (facts == std::end(kCalls)) return MakeReply("Not supported", "");
+  if (arguments.size() != facts->count) {
     return MakeFailure("'" + std::string(call) + "' was given " +
                        std::to_string(arguments.size() - 1) + " arguments and has " +
-                       std::to_string(wanted - 1));
+                       std::to_string(facts->count - 1));
   }
   const auto trailer = ReadTrailer(executable);
   const std::string* socket = trailer.ok() ? trailer->FindText(block::kTrailerSocket) : nullptr;
@@ -178,11 +201,14 @@ Reply RunDriver(const std::vector<std::string>& arguments, const std::string& ex
     return MakeFailure(trailer.ok() ? "the driver's trailer names no socket"
                                     : trailer.failure().text);
   }
-  ipc::Message request = MakeRequest(call == "init"    ? block::kInit
-                                     : call == "mount" ? block::kMount
-                                                       : block::kUnmount);
-  if (call != "init") request.Set(block::kMountDir, arguments[1]);
+  ipc::Message request = MakeRequest(facts->method);
+  if (facts->dir != 0) request.Set(block::kMountDir, arguments[facts->dir]);
   if (call == "mount") request.Set(block::kOptions, arguments[2]);
+  if (call == "expandfs") {
+    const std::optional<int64_t> bytes = ReadBytes(arguments[4]);
+    if (!bytes.has_value()) return MakeFailure("'" + arguments[4] + "' is not a size in bytes");
+    request.Set(block::kNewBytes, *bytes);
+  }
   const milliseconds time = call == "init" ? patience.init : patience.call;
   const auto reply = CallAgent(*socket, request, time);
   if (!reply.ok()) return MakeFailure(ExplainFailure(reply.failure(), *socket, time));

@@ -3,6 +3,7 @@
 //   init              checks the protocol version of the agent, and prints the capabilities
 //   mount DIR JSON    attaches and mounts the volume
 //   unmount DIR
+//   expandfs JSON DEVICE DIR NEW OLD    grows the file system, if the image has NEW bytes
 //   other calls       "Not supported": the kubelet then uses its own default for the call
 //
 // It prints one JSON object and nothing else, because the kubelet also reads standard error. If the

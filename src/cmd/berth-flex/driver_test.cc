@@ -77,8 +77,8 @@ class FlexDriverTest : public testing::Test {
   std::string folder_, socket_;
 };
 
-TEST_F(FlexDriverTest, SupportsThreeCallsAlone) {
-  for (const char* call : {"attach", "getvolumename", "mountdevice", "expandfs", "", "Init"}) {
+TEST_F(FlexDriverTest, SupportsFourCallsAlone) {
+  for (const char* call : {"attach", "getvolumename", "mountdevice", "expandvolume", "", "Init"}) {
     const Reply reply = flex::RunDriver({call, "x", "y"}, driver_(), kShort);
     EXPECT_EQ(reply.text, "{\"status\":\"Not supported\"}\n") << call;
     EXPECT_EQ(reply.exit_code, 1);
@@ -100,6 +100,24 @@ TEST_F(FlexDriverTest, HandsACallToTheAgentThatItsTrailerNames) {
   const Reply said = reply.get();
   EXPECT_EQ(said.text, "{\"status\":\"Success\"}\n");
   EXPECT_EQ(said.exit_code, 0);
+}
+
+TEST_F(FlexDriverTest, HandsTheSizeOfAGrowthToTheAgent) {
+  const auto listener = Listen();
+  auto reply = std::async(std::launch::async, [&] {
+    return flex::RunDriver({"expandfs", "{}", "", "/k/v", "268435456", "67108864"}, driver_(),
+                           kLong);
+  });
+  const ipc::Message request =
+      AnswerCall(listener, ipc::Message().Set(ipc::kError, std::string("the image is smaller")));
+  EXPECT_EQ(*request.FindText(ipc::kMethod), block::kExpand);
+  EXPECT_EQ(*request.FindText(block::kMountDir), "/k/v");
+  EXPECT_EQ(request.FindNumber(block::kNewBytes), 268435456);
+  EXPECT_EQ(reply.get().text, "{\"status\":\"Failure\",\"message\":\"the image is smaller\"}\n");
+  for (const char* size : {"", "-1", "0", "256Mi", "1e9"}) {
+    EXPECT_THAT(flex::RunDriver({"expandfs", "{}", "", "/k/v", size, "1"}, driver_(), kShort).text,
+                HasSubstr("is not a size in bytes"));
+  }
 }
 
 TEST_F(FlexDriverTest, SaysItsCapabilitiesAfterTheHandshake) {

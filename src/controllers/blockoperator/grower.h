@@ -1,6 +1,12 @@
-// Grows volumes of the block agent up to where the node takes over, as the controller manager's
-// expand controller does for other plugins (which leaves these alone: pluginexpander). The steps
-// are those of claim_growth.h; Backend::Grow makes the image larger.
+// Grows the images of the block agent's volumes to what claims and PersistentVolumes ask for. The
+// controller manager writes the rest: kube-controller-manager, or Berth's plugin expander.
+//
+//   image                  ── Backend::Grow ──▶ annotation kImageSize of the volume
+//   claim status, capacity    the controller manager's; this controller never writes them
+//
+// A claim waits for its image as long as its request or the volume's capacity is more than the
+// capacity in its status. It does not matter whether the controller manager was here before, in
+// between or not yet, because none of its writes ends that but the last one, after the node's part.
 //
 // Thread-safe. A failure is reported by an event, and the growth is tried again after the backoff.
 // Backend::Grow asks for at least a size, so it can be called again whatever the first call did.
@@ -11,7 +17,6 @@
 #include "base/workers/keyed_workers.h"
 #include "controllers/blockoperator/backends.h"
 #include "controllers/blockoperator/options.h"
-#include "controllers/claim_growth.h"
 #include "controllers/controller.h"
 
 namespace berth::controllers::blockoperator {
@@ -30,13 +35,16 @@ class Grower {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
 
+  void WatchObjects();
   Outcome SyncClaim(const std::string& key);
-  Outcome GrowImage(const Claim& claim, const Volume& volume, int64_t wanted);
+  // Grows the image to at least `wanted` bytes, and returns its size afterwards.
+  base::StatusOr<int64_t> GrowImage(const Volume& volume, int64_t wanted);
 
+  const Context context_;
   Backends& backends_;
   kube::Informer<Claim>& claims_;
+  kube::Informer<Volume>& volumes_;
   kube::Informer<api::StorageClass>& classes_;
-  ClaimGrowth growth_;
   base::KeyedWorkers workers_;
 };
 

@@ -1,7 +1,6 @@
 #include <atomic>
 
 #include "controllers/blockoperator/block_operator_fixture.h"
-#include "controllers/claim_conditions.h"
 
 namespace berth::controllers::blockoperator {
 namespace {
@@ -300,33 +299,6 @@ TEST_F(BlockOperatorTest, AVolumeOfAClusterThatIsGoneSaysWhatToDo) {
   Release("data");
   EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' is gone"));
   EXPECT_TRUE(cluster_.events.WaitFor("take the finalizer storage.berth.dev/image off"));
-}
-
-TEST_F(BlockOperatorTest, AVolumeGrowsAndTheNodeIsAskedForItsPart) {
-  Begin();
-  PutBound("data");
-  Claim claim = GetClaim("data");
-  claim.Set({"spec", "resources", "requests", "storage"}, "2Gi");
-  store_->LoseNextAnswer("grow", base::Error(StatusCode::kUnavailable, "no answer"));
-  cluster_.Put(claim);
-  ASSERT_TRUE(cluster_.WaitUntil([&] {
-    return cluster_.Get<Volume>("", "pvc-uid-data").capacity() == "2Gi" &&
-           HasCondition(GetClaim("data"), kFileSystemResizePending) &&
-           !HasCondition(GetClaim("data"), kResizing);
-  }));
-  EXPECT_EQ(store_->SizeOf("pvc-uid-data"), int64_t{2} << 30);
-  EXPECT_TRUE(
-      cluster_.events.WaitFor("VolumeResizeFailed default/data: growing the volume to 2Gi"));
-}
-
-TEST_F(BlockOperatorTest, AVolumeWhoseClassForbidsItDoesNotGrow) {
-  Begin({{"allowVolumeExpansion", false}});
-  PutBound("data");
-  Claim claim = GetClaim("data");
-  claim.Set({"spec", "resources", "requests", "storage"}, "2Gi");
-  cluster_.Put(claim);
-  ASSERT_TRUE(cluster_.events.WaitFor("StorageClass 'fast' does not allow it"));
-  EXPECT_EQ(store_->SizeOf("pvc-uid-data"), int64_t{1} << 30);
 }
 
 }  // namespace

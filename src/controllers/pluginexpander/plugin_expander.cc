@@ -2,6 +2,7 @@
 
 #include "api/kinds/attachable.h"
 #include "api/kinds/block_kinds.h"
+#include "api/quantity.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::pluginexpander {
@@ -12,9 +13,11 @@ using base::StatusOr;
 
 namespace {
 
-// The block operator grows volumes of the block agent, whose driver only mounts.
+bool IsOfBlockAgent(const api::PersistentVolume& volume) {
+  return api::FlexDriverOf(volume) == api::kBlockDriver;
+}
+
 bool IsOfPlugin(const api::PersistentVolume& volume) {
-  if (api::FlexDriverOf(volume) == api::kBlockDriver) return false;
   const auto attachable = api::AttachableOf(volume);
   return attachable.has_value() && attachable->attacher == api::kFlexAttacher;
 }
@@ -33,7 +36,7 @@ PluginExpander::PluginExpander(Context context, volume::PluginRegistry& plugins,
                [this](const std::string& key) {
                  return growth_.SyncClaim(
                      key, [this](const Claim& claim, const Volume& volume, int64_t wanted,
-                                 int64_t has) { return ExpandVolume(claim, volume, wanted, has); });
+                                 int64_t has) { return GrowVolume(claim, volume, wanted, has); });
                }) {
   growth_.WatchClaims(workers_);
 }
@@ -46,6 +49,24 @@ void PluginExpander::PluginChanged(const std::string& plugin) {
       workers_.AddNow(api::ObjectKey(volume.claim_namespace(), volume.claim_name()));
     }
   });
+}
+
+PluginExpander::Outcome PluginExpander::GrowVolume(const Claim& claim, const Volume& volume,
+                                                   int64_t wanted, int64_t has) {
+  return IsOfBlockAgent(volume) ? AwaitImage(claim, volume, wanted)
+                                : ExpandVolume(claim, volume, wanted, has);
+}
+
+PluginExpander::Outcome PluginExpander::AwaitImage(const Claim& claim, const Volume& volume,
+                                                   int64_t wanted) {
+  const StatusOr<Claim> resizing = growth_.BeginGrowth(claim);
+  if (!resizing.ok()) return AfterApi(resizing.status());
+  const std::string size = volume.annotation(kImageSize);
+  const StatusOr<int64_t> bytes = api::ParseBytes(size);
+  // WatchClaims queues the claim when the operator has grown the image. The operator also reports
+  // why it cannot.
+  if (!bytes.ok() || *bytes < wanted) return Outcome::Done();
+  return growth_.FinishGrowth(*resizing, volume, size);
 }
 
 PluginExpander::Outcome PluginExpander::ExpandVolume(const Claim& claim, const Volume& volume,

@@ -1,6 +1,8 @@
 // Grows volumes through plugins of this process (Flexvolume's expandvolume), up to where the node
 // takes over: in Kubernetes the controller manager's expand controller. The steps are those of
-// claim_growth.h; ExpandVolume of the plugin makes the volume larger.
+// claim_growth.h; ExpandVolume of the plugin makes the volume larger. The block operator grows the
+// images of the block agent's volumes, so for those this controller waits until the image has the
+// size, and only writes claim and capacity.
 //
 // Thread-safe. A failure is reported by an event, and the growth is tried again after the backoff,
 // or as soon as the plugin is ready. If the outcome of a call is unknown, the driver is called
@@ -42,6 +44,8 @@ class PluginExpander : public Controller {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
 
+  Outcome GrowVolume(const Claim& claim, const Volume& volume, int64_t wanted, int64_t has);
+  Outcome AwaitImage(const Claim& claim, const Volume& volume, int64_t wanted);
   Outcome ExpandVolume(const Claim& claim, const Volume& volume, int64_t wanted, int64_t has);
 
   volume::PluginRegistry& plugins_;

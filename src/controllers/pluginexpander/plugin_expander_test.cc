@@ -23,12 +23,12 @@ class PluginExpanderTest : public ::testing::Test {
     cluster_.Stop();
   }
 
-  void Begin(bool with_driver = true) {
+  void Begin(bool with_driver = true, const std::string& driver = kDriver) {
     expander_ =
         &cluster_.Add<PluginExpander>(*registry_, Options{.retry_start = 5ms, .retry_max = 40ms});
     base::Json volume = MakeVolume("pv-data", BoundVolume("data"));
     volume["spec"].erase("csi");
-    volume["spec"]["flexVolume"] = {{"driver", kDriver}};
+    volume["spec"]["flexVolume"] = {{"driver", driver}};
     cluster_.Put(volume);
     cluster_.Put(MakeClaim("data", BoundClaim("pv-data")));
     if (with_driver) registry_.prober().List({driver_});
@@ -91,6 +91,49 @@ TEST_F(PluginExpanderTest, WhatACrashLeftBetweenTheTwoWritesIsFinished) {
   cluster_.Put(claim);
   EXPECT_TRUE(WaitGrown("1Gi"));
   EXPECT_THAT(driver_->Calls(), ElementsAre());
+}
+
+// The block operator grows the images of the block agent's volumes, and says so in an annotation.
+class ImageVolumeTest : public PluginExpanderTest {
+ protected:
+  void SetUp() override { Begin(/*with_driver=*/false, "berth.dev/block"); }
+  api::PersistentVolume GetVolume() { return cluster_.Get<api::PersistentVolume>("", "pv-data"); }
+  void WriteImageSize(const std::string& size) {
+    api::PersistentVolume volume = GetVolume();
+    volume.set_annotation(kImageSize, size);
+    cluster_.Put(volume);
+  }
+  bool WaitResizing() {
+    return cluster_.WaitUntil([&] { return HasCondition(GetClaim(), kResizing); });
+  }
+};
+
+TEST_F(ImageVolumeTest, AClaimWaitsUntilItsImageHasTheSize) {
+  RequestSize("2Gi");
+  ASSERT_TRUE(WaitResizing());
+  WriteImageSize("1536Mi");
+  WriteImageSize("what is this");
+  EXPECT_EQ(GetVolume().capacity(), "1Gi");
+  EXPECT_FALSE(HasCondition(GetClaim(), kFileSystemResizePending));
+  WriteImageSize("2Gi");
+  EXPECT_TRUE(WaitGrown("2Gi"));
+  EXPECT_EQ(cluster_.events.Count("VolumeResizeFailed"), 0);
+}
+
+TEST_F(ImageVolumeTest, AnImageThatHadGrownBeforeIsEnough) {
+  WriteImageSize("3Gi");
+  RequestSize("2Gi");
+  EXPECT_TRUE(WaitGrown("3Gi"));
+}
+
+TEST_F(ImageVolumeTest, ASizeThatIsSmallerThanTheCapacityChangesNothing) {
+  WriteImageSize("2Gi");
+  RequestSize("2Gi");
+  ASSERT_TRUE(WaitGrown("2Gi"));
+  WriteImageSize("1Gi");
+  RequestSize("3Gi");
+  ASSERT_TRUE(WaitResizing());
+  EXPECT_EQ(GetVolume().capacity(), "2Gi");
 }
 
 }  // namespace
