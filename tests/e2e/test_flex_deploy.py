@@ -40,8 +40,10 @@ class Deploy:
         self.node = folder / "node"
         self.done = folder / "done"
         self.shell, self.path = shell, path
+        self.kubelet = folder / "kubelet"
         self.image.mkdir()
         self.node.mkdir()
+        (self.kubelet / "pods").mkdir(parents=True)
 
     def put(self, path, text, mode=0o755):
         file = self.image / path
@@ -55,7 +57,8 @@ class Deploy:
         return subprocess.Popen(
             [*self.shell, flex.DEPLOY / "flex-deploy", *arguments], text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-            env={"PATH": self.path, "DRIVERS": str(self.image), "FLEXMNT": str(self.node), "DONE": str(self.done), **env})
+            env={"PATH": self.path, "DRIVERS": str(self.image), "FLEXMNT": str(self.node), "DONE": str(self.done),
+                 "KUBELET": str(self.kubelet), "PAUSE": "0.1", **env})
 
     def run(self, *arguments, **env):
         """Runs the script until its work is done or it fails, and gives its output."""
@@ -171,6 +174,60 @@ def test_removes_its_drivers_and_no_other(deploy):
     assert "is not there" in deploy.run("remove")
 
 
+def read_until(process, text):
+    for line in process.stdout:
+        if text in line:
+            return line
+    raise AssertionError(f"it ended without a line with {text!r}")
+
+
+def test_a_driver_stays_until_no_volume_of_it_is_mounted(deploy):
+    deploy.put("acme.com~nfs/nfs", "1")
+    deploy.run()
+    mounted = [deploy.kubelet / "pods/uid-1/volumes/acme.com~nfs/my data",
+               deploy.kubelet / "plugins/kubernetes.io/flexvolume/acme.com/nfs/mounts/pv-1"]
+    for folder in (*mounted, deploy.kubelet / "pods/uid-2/volumes/other.com~nfs/pv-2"):
+        folder.mkdir(parents=True)
+    process = deploy.start("remove")
+    assert read_until(process, "volume my data of pod uid-1 still needs acme.com~nfs")
+    assert read_until(process, "the device of volume pv-1 still needs acme.com~nfs")
+    mounted[0].rmdir()
+    assert read_until(process, "the device of volume pv-1 still needs acme.com~nfs"), "what is left is told"
+    assert process.poll() is None and not deploy.done.exists(), "it waits"
+    assert deploy.on_node() == {"acme.com~nfs/nfs": "1"}
+    mounted[1].rmdir()
+    assert read_until(process, f"removed {deploy.node}/acme.com~nfs")
+    wait_for("the script to be done", deploy.done.exists)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 0
+    process.stdout.close()
+    end_sleep(process)
+
+
+def test_a_signal_ends_the_wait_for_a_volume_and_the_driver_stays(deploy):
+    deploy.put("acme.com~nfs/nfs", "1")
+    deploy.run()
+    (deploy.kubelet / "pods/uid-1/volumes/acme.com~nfs/data").mkdir(parents=True)
+    process = deploy.start("remove", PAUSE="600")
+    assert read_until(process, "stop these pods")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 0
+    process.stdout.close()
+    end_sleep(process)
+    assert deploy.on_node() == {"acme.com~nfs/nfs": "1"} and not deploy.done.exists()
+
+
+def test_a_driver_is_removed_at_once_only_if_one_says_so(deploy):
+    deploy.put("acme.com~nfs/nfs", "1")
+    deploy.run()
+    assert "nobody knows which volumes are mounted" in deploy.run("remove", KUBELET="/nowhere")
+    assert deploy.on_node() == {"acme.com~nfs/nfs": "1"}
+    (deploy.kubelet / "pods/uid-1/volumes/acme.com~nfs/data").mkdir(parents=True)
+    assert f"removed {deploy.node}/acme.com~nfs" in deploy.run("remove", "now")
+    assert not (deploy.node / "acme.com~nfs").exists()
+    assert "'remove soon' is neither" in deploy.run("remove", "soon")
+
+
 def test_refuses_what_is_no_driver_before_it_touches_the_node(deploy):
     assert "there is no driver below" in deploy.run()
     deploy.put("acme.com~good/good", "1")
@@ -228,10 +285,13 @@ def test_the_daemonset_reaches_what_it_needs_and_no_more():
     daemon_set = yaml.safe_load((flex.DEPLOY / "daemonset.yaml").read_text())
     spec = daemon_set["spec"]["template"]["spec"]
     [container] = spec["containers"]
-    [mount] = container["volumeMounts"]
-    [volume] = spec["volumes"]
-    assert mount == {"name": volume["name"], "mountPath": "/flexmnt"}
-    assert volume["hostPath"] == {"path": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec", "type": "DirectoryOrCreate"}
+    drivers, kubelet = container["volumeMounts"]
+    assert drivers == {"name": "drivers", "mountPath": "/flexmnt"}
+    # Without the propagation, the pod would keep volumes mounted that the node has unmounted.
+    assert kubelet == {"name": "kubelet", "mountPath": "/kubelet", "readOnly": True, "mountPropagation": "HostToContainer"}
+    paths = {volume["name"]: volume["hostPath"] for volume in spec["volumes"]}
+    assert paths["kubelet"] == {"path": "/var/lib/kubelet", "type": "Directory"}
+    assert paths["drivers"] == {"path": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec", "type": "DirectoryOrCreate"}
     assert container["args"] == ["install"]
     assert "privileged" not in container["securityContext"]
     assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]

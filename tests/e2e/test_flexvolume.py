@@ -227,7 +227,7 @@ def test_a_driver_is_removed_while_its_volumes_are_in_use(site):
         site.wait_for_more(name)
 
     # Bob has them removed, and then the DaemonSet.
-    site.deploy.roll_out(image, action="remove")
+    site.deploy.roll_out(image, action="remove now")
     assert not [path for path in site.deploy.drivers.iterdir() if path.name[0] != "."]
     site.deploy.delete()
 

@@ -71,13 +71,15 @@ class FlexDeploy:
         self.berth = berth
         self.drivers = berth.data / "volume-plugins"
         self.daemon_set = yaml.safe_load((DEPLOY / "daemonset.yaml").read_text())
-        self.daemon_set["spec"]["template"]["spec"]["volumes"][0]["hostPath"]["path"] = str(self.drivers)
+        paths = {"drivers": self.drivers, "kubelet": berth.data / "kubelet"}
+        for volume in self.daemon_set["spec"]["template"]["spec"]["volumes"]:
+            volume["hostPath"]["path"] = str(paths[volume["name"]])
         self.image = None
 
     def roll_out(self, image, action="install"):
         """Edits the DaemonSet, as Bob does, and waits until it is rolled out."""
         [container] = self.daemon_set["spec"]["template"]["spec"]["containers"]
-        container.update(image=image, args=[action], imagePullPolicy="IfNotPresent")
+        container.update(image=image, args=action.split(), imagePullPolicy="IfNotPresent")
         self.berth.apply(copy.deepcopy(self.daemon_set))
         try:
             return wait_for(f"{image} to {action}", lambda: self._ready_pod(image, action))
@@ -92,7 +94,7 @@ class FlexDeploy:
         for pod in self.pods():
             [container] = pod["spec"]["containers"]
             ready = any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
-            if ready and container["image"] == image and container["args"] == [action]:
+            if ready and container["image"] == image and container["args"] == action.split():
                 return pod
         return None
 
