@@ -1,7 +1,8 @@
 // The CustomResourceDefinitions that Berth's controllers need, from deploy/crds: those of
-// snapshot.storage.k8s.io/v1, and those of storage.berth.dev/v1alpha1. They are part of the
-// program, so that a standalone Berth has them at once. In Kubernetes an administrator applies the
-// files, or the block operator does (blockoperator/agents.h).
+// snapshot.storage.k8s.io/v1 and groupsnapshot.storage.k8s.io/v1 (SnapshotDefinitions), and those
+// of storage.berth.dev/v1alpha1. They are part of the program, so that a standalone Berth has them
+// at once. In Kubernetes an administrator applies the files, or the block operator does
+// (blockoperator/agents.h).
 #pragma once
 
 #include <chrono>

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "api/kinds/block_kinds.h"
+#include "api/kinds/group_snapshots.h"
 #include "api/kinds/kinds.h"
-#include "api/kinds/snapshots.h"
 #include "kube/fake_client.h"
 
 namespace berth::controllers {
@@ -48,11 +48,12 @@ TEST(DefinitionsTest, AreThoseOfTheKindsThatCodeReads) {
   Establisher establisher(client);
   ASSERT_TRUE(InstallDefinitions(client, SnapshotDefinitions(), std::chrono::seconds(10)).ok());
   ASSERT_TRUE(InstallDefinitions(client, BlockDefinitions(), std::chrono::seconds(10)).ok());
-  EXPECT_EQ(client.PeekAll(CustomResourceDefinition::kInfo).size(), 6U);
+  EXPECT_EQ(client.PeekAll(CustomResourceDefinition::kInfo).size(), 9U);
   for (const api::KindInfo* kind :
        {&api::kinds::kVolumeSnapshotClass, &api::kinds::kVolumeSnapshotContent,
-        &api::kinds::kVolumeSnapshot, &api::kinds::kVolumeFence, &api::kinds::kNodeCleanup,
-        &api::kinds::kStorageCluster}) {
+        &api::kinds::kVolumeSnapshot, &api::kinds::kVolumeGroupSnapshotClass,
+        &api::kinds::kVolumeGroupSnapshotContent, &api::kinds::kVolumeGroupSnapshot,
+        &api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
     const auto definition = client.Peek<CustomResourceDefinition>("", kind->group_resource());
     ASSERT_TRUE(definition.has_value()) << kind->plural;
     EXPECT_EQ(definition->group(), kind->group);

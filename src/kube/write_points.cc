@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "api/kinds/snapshots.h"
+#include "api/kinds/group_snapshots.h"
 
 namespace berth::kube {
 namespace {
@@ -31,7 +31,11 @@ std::string MakePointName(std::string_view verb, std::string_view resource,
 
 // Custom kinds that Berth's controllers write.
 constexpr std::array kCustom = {&api::kinds::kVolumeSnapshotClass,
-                                &api::kinds::kVolumeSnapshotContent, &api::kinds::kVolumeSnapshot};
+                                &api::kinds::kVolumeSnapshotContent,
+                                &api::kinds::kVolumeSnapshot,
+                                &api::kinds::kVolumeGroupSnapshotClass,
+                                &api::kinds::kVolumeGroupSnapshotContent,
+                                &api::kinds::kVolumeGroupSnapshot};
 
 Table MakeTable() {
   Table table;

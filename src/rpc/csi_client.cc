@@ -25,12 +25,14 @@ struct CsiClient::Stubs {
       : channel(std::move(unix_channel)),
         Identity(channel->grpc()),
         Controller(channel->grpc()),
+        GroupController(channel->grpc()),
         Node(channel->grpc()) {}
 
   const std::unique_ptr<UnixChannel> channel;
   // These have the names of the services, because the macro below uses them.
   csi::v1::Identity::Stub Identity;
   csi::v1::Controller::Stub Controller;
+  csi::v1::GroupController::Stub GroupController;
   csi::v1::Node::Stub Node;
 };
 
@@ -58,6 +60,7 @@ void CsiClient::CancelAll() { stubs_->channel->CancelAll(); }
                        #rpc);                                                                 \
   }
 BERTH_CSI_RPCS(BERTH_DEFINE)
+BERTH_CSI_GROUP_RPCS(BERTH_DEFINE)
 #undef BERTH_DEFINE
 
 }  // namespace berth::rpc

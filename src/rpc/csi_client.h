@@ -25,7 +25,7 @@ class CsiClient {
 
   const std::string& socket() const { return socket_; }
 
-  // One method for each RPC of services Identity, Controller and Node, as
+  // One method for each RPC of services Identity, Controller, GroupController and Node, as
   //   base::StatusOr<csi::v1::CreateVolumeResponse> CreateVolume(const
   //   csi::v1::CreateVolumeRequest&, Timeout);
 #define BERTH_CSI_RPCS(X)                   \
@@ -55,10 +55,17 @@ class CsiClient {
   X(Node, NodeExpandVolume)                 \
   X(Node, NodeGetCapabilities)              \
   X(Node, NodeGetInfo)
+  // Those of a driver that takes snapshots of several volumes at one time.
+#define BERTH_CSI_GROUP_RPCS(X)                      \
+  X(GroupController, GroupControllerGetCapabilities) \
+  X(GroupController, CreateVolumeGroupSnapshot)      \
+  X(GroupController, DeleteVolumeGroupSnapshot)      \
+  X(GroupController, GetVolumeGroupSnapshot)
 #define BERTH_DECLARE(service, method)                                                      \
   base::StatusOr<csi::v1::method##Response> method(const csi::v1::method##Request& request, \
                                                    Timeout timeout);
   BERTH_CSI_RPCS(BERTH_DECLARE)
+  BERTH_CSI_GROUP_RPCS(BERTH_DECLARE)
 #undef BERTH_DECLARE
 
   // Ends the calls that run, and every later one, with CANCELLED, so that a process that shuts down

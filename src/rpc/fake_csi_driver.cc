@@ -12,6 +12,7 @@ namespace berth::rpc {
 
 class FakeCsiDriver::Services : public csi::v1::Identity::Service,
                                 public csi::v1::Controller::Service,
+                                public csi::v1::GroupController::Service,
                                 public csi::v1::Node::Service {
  public:
   explicit Services(FakeCsiDriver& driver) : driver_(driver) {}
@@ -23,11 +24,13 @@ class FakeCsiDriver::Services : public csi::v1::Identity::Service,
                                [&] { return driver_.state_.Handle(*request, *response); }); \
   }
   BERTH_CSI_RPCS(BERTH_FORWARD)
+  BERTH_CSI_GROUP_RPCS(BERTH_FORWARD)
 #undef BERTH_FORWARD
 
   std::vector<grpc::Service*> All() {
     return {static_cast<csi::v1::Identity::Service*>(this),
             static_cast<csi::v1::Controller::Service*>(this),
+            static_cast<csi::v1::GroupController::Service*>(this),
             static_cast<csi::v1::Node::Service*>(this)};
   }
 

@@ -254,6 +254,19 @@ csi::v1::Snapshot FakeCsiState::DescribeSnapshot(const std::string& id) {
   return snapshot;
 }
 
+base::StatusOr<csi::v1::Snapshot> FakeCsiState::CutSnapshot(const std::string& volume_id) {
+  ASSIGN_OR_RETURN(const Volume* volume, FindExisting(volume_id));
+  csi::v1::Snapshot snapshot;
+  snapshot.set_snapshot_id(fmt::format("snap-{}", next_id_++));
+  snapshot.set_source_volume_id(volume_id);
+  snapshot.set_size_bytes(volume->volume.capacity_bytes());
+  snapshot.mutable_creation_time()->set_seconds(1767225600 + next_id_);
+  snapshot.set_ready_to_use(true);
+  snapshots_[snapshot.snapshot_id()] = snapshot;
+  uploads_[snapshot.snapshot_id()] = options_.snapshot_uploads;
+  return snapshot;
+}
+
 Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
                             csi::v1::CreateSnapshotResponse& response) {
   RETURN_IF_ERROR(RequireField(request.name(), "name"));
@@ -268,16 +281,8 @@ Status FakeCsiState::Handle(const csi::v1::CreateSnapshotRequest& request,
     if (options_.on_snapshot) options_.on_snapshot(response);
     return OkStatus();
   }
-  ASSIGN_OR_RETURN(const Volume* volume, FindExisting(request.source_volume_id()));
-  csi::v1::Snapshot snapshot;
-  snapshot.set_snapshot_id(fmt::format("snap-{}", next_id_++));
-  snapshot.set_source_volume_id(request.source_volume_id());
-  snapshot.set_size_bytes(volume->volume.capacity_bytes());
-  snapshot.mutable_creation_time()->set_seconds(1767225600 + next_id_);
-  snapshot.set_ready_to_use(true);
-  snapshots_[snapshot.snapshot_id()] = snapshot;
+  ASSIGN_OR_RETURN(const csi::v1::Snapshot snapshot, CutSnapshot(request.source_volume_id()));
   snapshot_names_[request.name()] = snapshot.snapshot_id();
-  uploads_[snapshot.snapshot_id()] = options_.snapshot_uploads;
   *response.mutable_snapshot() = DescribeSnapshot(snapshot.snapshot_id());
   if (options_.on_snapshot) options_.on_snapshot(response);
   return OkStatus();
@@ -287,6 +292,11 @@ Status FakeCsiState::Handle(const csi::v1::DeleteSnapshotRequest& request,
                             csi::v1::DeleteSnapshotResponse&) {
   RETURN_IF_ERROR(RequireField(request.snapshot_id(), "snapshot_id"));
   base::MutexLock lock(mutex_);
+  const auto it = snapshots_.find(request.snapshot_id());
+  if (it != snapshots_.end() && !it->second.group_snapshot_id().empty()) {
+    return Error(StatusCode::kInvalidArgument, "snapshot '{}' belongs to group '{}'",
+                 request.snapshot_id(), it->second.group_snapshot_id());
+  }
   snapshots_.erase(request.snapshot_id());
   std::erase_if(snapshot_names_,
                 [&](const auto& name) { return name.second == request.snapshot_id(); });

@@ -1,4 +1,5 @@
-// The state of the CSI driver double: volumes and snapshots, and CSI's rules for them. Thread-safe.
+// The state of the CSI driver double: volumes, snapshots and groups of them, and CSI's rules.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,8 @@ class FakeCsiState {
     int snapshot_uploads = 0;  // how many answers say that a snapshot is not ready yet
     // Changes each answer of CreateSnapshot, as a faulty driver would.
     std::function<void(csi::v1::CreateSnapshotResponse&)> on_snapshot;
+    // The same for CreateVolumeGroupSnapshot.
+    std::function<void(csi::v1::CreateVolumeGroupSnapshotResponse&)> on_group;
     bool endless_pages = false;                 // each page of a list names another one
     int64_t capacity_bytes = int64_t{1} << 40;  // of all volumes together
     std::set<PluginService::Type> plugin_capabilities = {
@@ -70,6 +73,7 @@ class FakeCsiState {
   std::optional<Volume> FindVolume(const std::string& id) const;
   std::vector<std::string> VolumeIds() const;
   std::vector<std::string> SnapshotIds() const;
+  std::vector<std::string> GroupIds() const;
   std::set<std::string> StagingPaths() const;
   std::set<std::string> TargetPaths() const;
 
@@ -93,6 +97,10 @@ class FakeCsiState {
   BERTH_HANDLE(ControllerExpandVolume);
   BERTH_HANDLE(ControllerGetVolume);
   BERTH_HANDLE(ControllerModifyVolume);
+  BERTH_HANDLE(GroupControllerGetCapabilities);
+  BERTH_HANDLE(CreateVolumeGroupSnapshot);
+  BERTH_HANDLE(DeleteVolumeGroupSnapshot);
+  BERTH_HANDLE(GetVolumeGroupSnapshot);
   BERTH_HANDLE(NodeStageVolume);
   BERTH_HANDLE(NodeUnstageVolume);
   BERTH_HANDLE(NodePublishVolume);
@@ -108,6 +116,12 @@ class FakeCsiState {
   Volume& FindOrMake(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The snapshot as the driver describes it now.
   csi::v1::Snapshot DescribeSnapshot(const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A new snapshot of the volume; NOT_FOUND: there is no such volume.
+  base::StatusOr<csi::v1::Snapshot> CutSnapshot(const std::string& volume_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The group with its snapshots as the driver describes it now.
+  csi::v1::VolumeGroupSnapshot DescribeGroup(const std::string& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The token of the next page of a list; empty: this page is the last one.
   std::string NextToken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -118,6 +132,11 @@ class FakeCsiState {
   std::map<std::string, csi::v1::Snapshot> snapshots_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> snapshot_names_ ABSL_GUARDED_BY(mutex_);  // name → id
   std::map<std::string, int> uploads_ ABSL_GUARDED_BY(mutex_);  // id → answers till it is ready
+  struct Group {
+    std::string name;
+    std::vector<std::string> snapshots;  // ids
+  };
+  std::map<std::string, Group> groups_ ABSL_GUARDED_BY(mutex_);  // by id
   int next_id_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 

@@ -162,6 +162,20 @@ KINDS = (
     Kind("VolumeSnapshotClass", "snapshot.storage.k8s.io/v1", "volumesnapshotclasses", False,
          columns("Name|Driver|DeletionPolicy|Age"), {"driver": DRIVER, "deletionPolicy": "Retain"},
          short=("vsclass", "vsclasses"), unconditional_update=False, generation=1, optional=True),
+    Kind("VolumeGroupSnapshot", "groupsnapshot.storage.k8s.io/v1", "volumegroupsnapshots", True,
+         columns("Name|ReadyToUse|VolumeGroupSnapshotClass|VolumeGroupSnapshotContent|CreationTime|Age"),
+         {"spec": {"source": {"selector": {"matchLabels": {"app": "none"}}}, "volumeGroupSnapshotClassName": DRIVER}},
+         short=("vgs",), status=True, unconditional_update=False, generation=1, optional=True),
+    Kind("VolumeGroupSnapshotContent", "groupsnapshot.storage.k8s.io/v1", "volumegroupsnapshotcontents", False,
+         columns("Name|ReadyToUse|DeletionPolicy|Driver|VolumeGroupSnapshotClass|VolumeGroupSnapshotNamespace"
+                 "|VolumeGroupSnapshot|Age"),
+         {"spec": {"deletionPolicy": "Retain", "driver": DRIVER,
+                   "source": {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": "group", "volumeSnapshotHandles": ["one"]}},
+                   "volumeGroupSnapshotRef": {"name": "none", "namespace": "conformance-none"}}},
+         short=("vgsc", "vgscs"), status=True, unconditional_update=False, generation=1, optional=True),
+    Kind("VolumeGroupSnapshotClass", "groupsnapshot.storage.k8s.io/v1", "volumegroupsnapshotclasses", False,
+         columns("Name|Driver|DeletionPolicy|Age"), {"driver": DRIVER, "deletionPolicy": "Retain"},
+         short=("vgsclass", "vgsclasses"), unconditional_update=False, generation=1, optional=True),
 )
 
 BUILT_IN = tuple(kind for kind in KINDS if not kind.optional)

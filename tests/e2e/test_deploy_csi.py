@@ -26,12 +26,18 @@ UPSTREAM = {
         "events": "list watch create update patch", "volumeattributesclasses": "get list watch"},
     "csi-snapshotter": {
         "events": "list watch create update patch", "volumesnapshotclasses": "get list watch",
-        "volumesnapshotcontents": "get list watch update patch", "volumesnapshotcontents/status": "update patch"},
+        "volumesnapshotcontents": "get list watch update patch", "volumesnapshotcontents/status": "update patch",
+        "volumegroupsnapshotclasses": "get list watch",
+        "volumegroupsnapshotcontents": "get list watch update patch", "volumegroupsnapshotcontents/status": "update patch"},
     "csi-snapshot-controller": {
         "persistentvolumes": "get list watch", "persistentvolumeclaims": "get list watch update", "nodes": "get list watch",
         "events": "list watch create update patch", "volumesnapshotclasses": "get list watch",
         "volumesnapshotcontents": "create get list watch update delete patch", "volumesnapshotcontents/status": "patch",
-        "volumesnapshots": "create get list watch update patch delete", "volumesnapshots/status": "update patch"},
+        "volumesnapshots": "create get list watch update patch delete", "volumesnapshots/status": "update patch",
+        "volumegroupsnapshotclasses": "get list watch",
+        "volumegroupsnapshotcontents": "create get list watch update delete patch",
+        "volumegroupsnapshotcontents/status": "patch",
+        "volumegroupsnapshots": "get list watch update patch", "volumegroupsnapshots/status": "update patch"},
     "csi-capacity": {
         "csistoragecapacities": "get list watch create update patch delete", "pods": "get", "replicasets": "get"},
 }
@@ -119,7 +125,8 @@ def test_mounts_reach_the_kubelet_and_back(objects):
 def test_the_snapshot_controller_comes_with_its_kinds_and_rights():
     objects = render("snapshot-controller")
     assert {name for kind, name in objects if kind == "CustomResourceDefinition"} == {
-        f"{plural}.snapshot.storage.k8s.io" for plural in ("volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses")}
+        f"volume{group}snapshot{kind}.{group}snapshot.storage.k8s.io"
+        for group in ("", "group") for kind in ("s", "contents", "classes")}
     assert rules_of(objects["ClusterRole", "csi-snapshot-controller"]) == upstream("csi-snapshot-controller")
     controller = objects["Deployment", "snapshot-controller"]
     check_flags(controller["spec"]["template"]["spec"]["containers"][0])

@@ -82,6 +82,8 @@ class VolumeSnapshot : public Object {
   // Set as soon as there is a snapshot in the storage; empty before.
   std::string creation_time() const { return String({"status", "creationTime"}); }
   std::string error() const { return String({"status", "error", "message"}); }
+  // The VolumeGroupSnapshot with which the snapshot was taken; empty: it belongs to none.
+  std::string group_name() const { return String({"status", "volumeGroupSnapshotName"}); }
 };
 
 // Whether the two refer to each other, by name and by uid. Check this before a snapshot is used. A

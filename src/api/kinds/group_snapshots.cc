@@ -1,0 +1,41 @@
+#include "api/kinds/group_snapshots.h"
+
+namespace berth::api {
+
+namespace kinds {
+
+const KindInfo kVolumeGroupSnapshotClass{.group = kGroupSnapshotGroup,
+                                         .version = "v1",
+                                         .kind = "VolumeGroupSnapshotClass",
+                                         .plural = "volumegroupsnapshotclasses",
+                                         .singular = "volumegroupsnapshotclass",
+                                         .short_names = {"vgsclass", "vgsclasses"}};
+const KindInfo kVolumeGroupSnapshotContent{.group = kGroupSnapshotGroup,
+                                           .version = "v1",
+                                           .kind = "VolumeGroupSnapshotContent",
+                                           .plural = "volumegroupsnapshotcontents",
+                                           .singular = "volumegroupsnapshotcontent",
+                                           .short_names = {"vgsc", "vgscs"},
+                                           .has_status = true};
+const KindInfo kVolumeGroupSnapshot{.group = kGroupSnapshotGroup,
+                                    .version = "v1",
+                                    .kind = "VolumeGroupSnapshot",
+                                    .plural = "volumegroupsnapshots",
+                                    .singular = "volumegroupsnapshot",
+                                    .short_names = {"vgs"},
+                                    .namespaced = true,
+                                    .has_status = true};
+
+}  // namespace kinds
+
+std::string OwningGroup(const VolumeSnapshot& snapshot) {
+  for (const OwnerReference& owner : snapshot.owner_references()) {
+    if (owner.kind == VolumeGroupSnapshot::kInfo.kind &&
+        owner.api_version == VolumeGroupSnapshot::kInfo.api_version()) {
+      return owner.name;
+    }
+  }
+  return "";
+}
+
+}  // namespace berth::api
