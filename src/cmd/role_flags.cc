@@ -160,7 +160,6 @@ std::vector<GoFlag> ResizerFlags() {
 }
 
 std::vector<GoFlag> SnapshotterFlags() {
-  const string groups = "Berth takes no group snapshots";
   return {
       NoEffect("resync-period", Type::kDuration, "15m",
                "the watch misses nothing that a resync would see"),
@@ -169,8 +168,11 @@ std::vector<GoFlag> SnapshotterFlags() {
       Flag("snapshot-name-uuid-length", "-1",
            "Characters of the VolumeSnapshot's uid in a snapshot's name",
            BERTH_OPTION(settings.snapshotter.snapshot_name_uuid_length)),
-      NoEffect("groupsnapshot-name-prefix", Type::kString, "groupsnapshot", groups),
-      NoEffect("groupsnapshot-name-uuid-length", Type::kInt, "-1", groups),
+      Flag("groupsnapshot-name-prefix", "groupsnapshot", "Prefix of the group snapshots' names",
+           BERTH_OPTION(settings.snapshotter.group_name_prefix)),
+      Flag("groupsnapshot-name-uuid-length", "-1",
+           "Characters of the VolumeGroupSnapshot's uid in a group snapshot's name",
+           BERTH_OPTION(settings.snapshotter.group_name_uuid_length)),
       CountFlag("worker-threads", "10", "Snapshots worked on at a time",
                 BERTH_OPTION(settings.snapshotter.workers)),
       Flag("timeout", "1m", "Timeout of each call to the driver",

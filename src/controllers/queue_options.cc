@@ -21,6 +21,9 @@ std::string GoQueueName(std::string_view queue, std::string_view driver) {
       {"snapshot", "csi-snapshotter-content"},
       {"snapshots", "snapshot-controller-snapshot"},
       {"snapcontents", "snapshot-controller-content"},
+      {"groupsnapshot", "csi-snapshotter-groupsnapshotcontent"},
+      {"groupsnapshots", "snapshot-controller-group-snapshot"},
+      {"groupsnapcontents", "snapshot-controller-group-content"},
   };
   for (const Names& names : kNames) {
     if (names.queue != queue) continue;

@@ -12,6 +12,9 @@
 //   snapshot                   csi-snapshotter-content
 //   snapshots                  snapshot-controller-snapshot
 //   snapcontents               snapshot-controller-content
+//   groupsnapshot              csi-snapshotter-groupsnapshotcontent
+//   groupsnapshots             snapshot-controller-group-snapshot
+//   groupsnapcontents          snapshot-controller-group-content
 //
 // The figures of a queue that the Go programs lack are not counted.
 #pragma once

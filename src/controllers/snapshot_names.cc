@@ -16,21 +16,17 @@ using base::StatusOr;
 namespace {
 
 constexpr std::string_view kPrefix = "csi.storage.k8s.io/";
-// Each key ends with "-name" or "-namespace" in a class. The keys of groups are known and not used.
-constexpr std::array<std::string_view, 4> kSecretKeys = {
-    "snapshotter-secret", "snapshotter-list-secret", "group-snapshotter-secret",
-    "group-snapshotter-get-secret"};
+// Each key ends with "-name" or "-namespace" in a class.
+constexpr std::string_view kSnapshotterSecret = "snapshotter-secret";
+constexpr std::string_view kListSecret = "snapshotter-list-secret";
+constexpr std::string_view kGroupSnapshotterSecret = "group-snapshotter-secret";
+constexpr std::string_view kGroupGetSecret = "group-snapshotter-get-secret";
+constexpr std::array kSecretKeys = {kSnapshotterSecret, kListSecret, kGroupSnapshotterSecret,
+                                    kGroupGetSecret};
 
-std::string SecretKey(SnapshotSecret use) {
-  return fmt::format("{}{}", kPrefix, kSecretKeys[use == SnapshotSecret::kList ? 1 : 0]);
-}
-
-}  // namespace
-
-StatusOr<SecretReference> SnapshotClassSecret(const Labels& parameters, SnapshotSecret use,
-                                              std::string_view content_name,
-                                              const api::VolumeSnapshot* snapshot) {
-  const std::string key = SecretKey(use);
+StatusOr<SecretReference> FindSecret(const Labels& parameters, std::string_view secret,
+                                     const Labels& in_namespace, const Labels& in_name) {
+  const std::string key = fmt::format("{}{}", kPrefix, secret);
   const auto name = parameters.find(key + "-name");
   const auto ns = parameters.find(key + "-namespace");
   if (name == parameters.end() && ns == parameters.end()) return SecretReference{};
@@ -40,13 +36,40 @@ StatusOr<SecretReference> SnapshotClassSecret(const Labels& parameters, Snapshot
                  "together: one is missing",
                  key);
   }
+  return FillSecret({.name = name->second, .ns = ns->second}, in_namespace, in_name);
+}
+
+}  // namespace
+
+bool IsGroupMember(const api::VolumeSnapshotContent& content) {
+  return !content.group_handle().empty() || content.has_annotation(kGroupHandle);
+}
+
+StatusOr<SecretReference> SnapshotClassSecret(const Labels& parameters, SnapshotSecret use,
+                                              std::string_view content_name,
+                                              const api::VolumeSnapshot* snapshot) {
   Labels in_namespace = {{"volumesnapshotcontent.name", std::string(content_name)}};
   Labels in_name;
   if (snapshot != nullptr) {
     in_namespace["volumesnapshot.namespace"] = snapshot->ns();
     in_name["volumesnapshot.name"] = snapshot->name();
   }
-  return FillSecret({.name = name->second, .ns = ns->second}, in_namespace, in_name);
+  return FindSecret(parameters, use == SnapshotSecret::kList ? kListSecret : kSnapshotterSecret,
+                    in_namespace, in_name);
+}
+
+StatusOr<SecretReference> GroupClassSecret(const Labels& parameters, GroupSecret use,
+                                           std::string_view content_name,
+                                           const api::VolumeGroupSnapshot* group) {
+  Labels in_namespace = {{"volumegroupsnapshotcontent.name", std::string(content_name)}};
+  Labels in_name;
+  if (group != nullptr) {
+    in_namespace["volumegroupsnapshot.namespace"] = group->ns();
+    in_name["volumegroupsnapshot.name"] = group->name();
+  }
+  return FindSecret(parameters,
+                    use == GroupSecret::kGet ? kGroupGetSecret : kGroupSnapshotterSecret,
+                    in_namespace, in_name);
 }
 
 StatusOr<Labels> SnapshotDriverParameters(const Labels& parameters) {

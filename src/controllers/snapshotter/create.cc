@@ -1,13 +1,8 @@
 // From a content to a snapshot of the driver that is ready to use (snapshotter.h).
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
-#include <algorithm>
-
-#include "base/ids.h"
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/driver_answers.h"
 #include "controllers/snapshotter/snapshotter.h"
 #include "controllers/writes.h"
 
@@ -20,46 +15,6 @@ using base::MutexLock;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
-using std::chrono::milliseconds;
-
-namespace {
-
-// The longest interval between two questions about an upload, which takes minutes to hours.
-constexpr milliseconds kMaxPoll{30000};
-
-std::string Digest(csi::v1::CreateSnapshotRequest request) {
-  request.clear_secrets();
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    request.SerializeToCodedStream(&coded);
-  }
-  return base::Sha256Hex(bytes).substr(0, 32);
-}
-
-// Whether the driver's answer proves that it has no snapshot of the name. If an earlier call may
-// have made one, only the answer to the same call proves it, and a refusal of access does not.
-bool ProvesNothingExists(const Status& status, bool first, bool same_request) {
-  if (!rpc::IsFinal(status) || status.code() == StatusCode::kAlreadyExists) return false;
-  if (first) return true;
-  return same_request && status.code() != StatusCode::kPermissionDenied &&
-         status.code() != StatusCode::kUnauthenticated;
-}
-
-// Whether nanoseconds can express the Timestamp: up to the year 2261.
-bool IsTime(const google::protobuf::Timestamp& time) {
-  constexpr int64_t kMaxSeconds = 9'200'000'000;
-  return time.seconds() >= 0 && time.seconds() <= kMaxSeconds && time.nanos() >= 0 &&
-         time.nanos() <= 999'999'999;
-}
-
-int64_t Nanoseconds(base::WallTime time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
-
-}  // namespace
 
 Snapshotter::Outcome Snapshotter::Create(const Content& content, const DriverInfo& driver) {
   if (!driver.Has(DriverInfo::Rpc::CREATE_DELETE_SNAPSHOT)) {
@@ -79,7 +34,7 @@ Snapshotter::Outcome Snapshotter::Create(const Content& content, const DriverInf
     return Outcome::Retry(request.status());
   }
   const bool first = !content.has_annotation(kBeingCreated);
-  const StatusOr<Content> marked = MarkBeingCreated(content, Digest(*request));
+  const StatusOr<Content> marked = MarkBeingCreated(content, DigestRequest(*request));
   if (!marked.ok()) return AfterApi(marked.status());
   const StatusOr<csi::v1::CreateSnapshotResponse> response =
       driver_.Call(&rpc::CsiClient::CreateSnapshot, *request, options_.timeout);
@@ -213,7 +168,8 @@ Snapshotter::Outcome Snapshotter::Adopt(const Content& content, const DriverInfo
 }
 
 StatusOr<csi::v1::Snapshot> Snapshotter::Find(const Content& content, const DriverInfo& driver) {
-  const std::string handle = content.source_snapshot_handle();
+  std::string handle = content.source_snapshot_handle();
+  if (handle.empty()) handle = content.snapshot_handle();  // one that was taken with a group
   const bool by_id = driver.Has(DriverInfo::Rpc::GET_SNAPSHOT);
   if (!by_id && !driver.Has(DriverInfo::Rpc::LIST_SNAPSHOTS)) {
     csi::v1::Snapshot believed;
@@ -226,7 +182,11 @@ StatusOr<csi::v1::Snapshot> Snapshotter::Find(const Content& content, const Driv
   }
   csi::v1::GetSnapshotRequest request;
   request.set_snapshot_id(handle);
-  if (const auto snapshot_class = classes_.Get(content.class_name()); snapshot_class != nullptr) {
+  if (!content.group_handle().empty()) {
+    ASSIGN_OR_RETURN(const auto secrets, ReadSecrets(content));
+    CopyTo(secrets, request.mutable_secrets());
+  } else if (const auto snapshot_class = classes_.Get(content.class_name());
+             snapshot_class != nullptr) {
     ASSIGN_OR_RETURN(const api::SecretReference secret,
                      SnapshotClassSecret(snapshot_class->parameters(), SnapshotSecret::kList,
                                          content.name(), nullptr));
@@ -286,6 +246,9 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
                                                 const csi::v1::Snapshot& snapshot) {
   Json status = {{"readyToUse", snapshot.ready_to_use()}, {"error", nullptr}};
   if (content.snapshot_handle().empty()) status["snapshotHandle"] = snapshot.snapshot_id();
+  if (!content.dynamic() && !IsGroupMember(content) && !snapshot.group_snapshot_id().empty()) {
+    status["volumeGroupSnapshotHandle"] = snapshot.group_snapshot_id();
+  }
   if (!content.has_creation_time()) {
     status["creationTime"] = CreationTime(content, snapshot);
   }
@@ -311,10 +274,10 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
 // A snapshot without a time, or with an impossible one, is accepted, because a refused snapshot
 // could not be deleted by any content.
 int64_t Snapshotter::CreationTime(const Content& content, const csi::v1::Snapshot& snapshot) {
-  const auto& time = snapshot.creation_time();
-  if (snapshot.has_creation_time() && IsTime(time)) {
-    return time.seconds() * 1'000'000'000 + time.nanos();
+  if (snapshot.has_creation_time()) {
+    if (const auto time = ReadNanoseconds(snapshot.creation_time())) return *time;
   }
+  const auto& time = snapshot.creation_time();
   context_.events.Record(
       content.reference(), EventType::kWarning, "SnapshotCreationTimeMissing",
       fmt::format("The driver does not say when snapshot '{}' was cut ({}); the time of its answer "
@@ -328,9 +291,8 @@ int64_t Snapshotter::CreationTime(const Content& content, const csi::v1::Snapsho
 
 Snapshotter::Outcome Snapshotter::Poll(const Content& content) {
   MutexLock lock(mutex_);
-  const int count = std::min(polls_[content.uid()]++, 20);
   return Outcome::After(
-      std::min(options_.retry_start * (1 << count), std::min(options_.retry_max, kMaxPoll)));
+      PollDelay(polls_[content.uid()]++, options_.retry_start, options_.retry_max));
 }
 
 }  // namespace berth::controllers::snapshotter

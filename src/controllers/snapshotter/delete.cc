@@ -17,7 +17,9 @@ using base::StatusOr;
 
 Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   const std::string handle = content.snapshot_handle();
-  if (!content.delete_with_snapshot() || handle.empty()) return ReleaseContent(content);
+  if (!content.delete_with_snapshot() || handle.empty() || IsGroupMember(content)) {
+    return ReleaseContent(content);
+  }
   if (content.has_annotation(kBeingCreated)) {
     // Without the handle the snapshot would be taken once more. The change queues the content
     // again.

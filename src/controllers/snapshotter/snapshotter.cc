@@ -4,6 +4,7 @@
 #include "controllers/csi_codec.h"
 #include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/group_snapshotter.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::snapshotter {
@@ -58,6 +59,9 @@ Snapshotter::Snapshotter(Context context, DriverConnection& driver, Options opti
       classes_(context.informers.Of<api::VolumeSnapshotClass>()),
       workers_(MakeQueueOptions("snapshot", options_.workers, options_, context),
                [this](const std::string& key) { return SyncContent(key); }) {
+  if (options_.group_snapshots) {
+    groups_ = std::make_unique<GroupSnapshotter>(context_, driver_, options_);
+  }
   contents_.AddIndex(kContentsByHandle, Handles);
   AddHandlers();
 }
@@ -89,11 +93,15 @@ void Snapshotter::AddHandlers() {
   });
 }
 
-void Snapshotter::Start() { workers_.Start(); }
+void Snapshotter::Start() {
+  workers_.Start();
+  if (groups_ != nullptr) groups_->Start();
+}
 
 void Snapshotter::Stop() {
   stopping_.request_stop();
   workers_.Stop();
+  if (groups_ != nullptr) groups_->Stop();
 }
 
 bool Snapshotter::IsOurs(const Content& content, const DriverInfo& driver) const {
@@ -102,7 +110,7 @@ bool Snapshotter::IsOurs(const Content& content, const DriverInfo& driver) const
     const std::string node = content.label(kManagedByNode);
     if (node.empty() ? !options_.takes_unassigned : node != options_.node_name) return false;
   }
-  return content.group_handle().empty() && !content.has_annotation(kGroupHandle);
+  return true;
 }
 
 Snapshotter::Outcome Snapshotter::SyncContent(const std::string& key) {
@@ -112,11 +120,18 @@ Snapshotter::Outcome Snapshotter::SyncContent(const std::string& key) {
     return Outcome::Done();
   }
   if (ShouldDelete(*content)) return Delete(*content);
+  if (IsGroupMember(*content)) return SyncMember(*content, *driver);
   const bool being_created = content->has_annotation(kBeingCreated);
   // For a content that is being deleted no new work begins, but running work is finished.
   if (content->deleting() && !being_created) return Outcome::Done();
   if (content->ready() && !being_created) return Outcome::Done();
   return content->dynamic() ? Create(*content, *driver) : Adopt(*content, *driver);
+}
+
+Snapshotter::Outcome Snapshotter::SyncMember(const Content& content, const DriverInfo& driver) {
+  // Until the handle is there, the snapshot controller is writing what the group's content says.
+  const bool settled = content.deleting() || content.ready() || content.snapshot_handle().empty();
+  return settled ? Outcome::Done() : Adopt(content, driver);
 }
 
 StatusOr<std::map<std::string, std::string>> Snapshotter::ReadSecrets(const Content& content) {

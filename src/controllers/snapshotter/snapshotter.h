@@ -28,6 +28,9 @@
 // several namespaces, and drivers make mistakes. A snapshot that a driver gives for a new name must
 // not belong to another content.
 //
+// A snapshot that was taken with a group is never taken or deleted by itself: the driver is only
+// asked until it is ready, and its content goes without a call.
+//
 // A driver's failure is written to status.error; this write does not shorten the backoff.
 #pragma once
 
@@ -48,6 +51,8 @@
 
 namespace berth::controllers::snapshotter {
 
+class GroupSnapshotter;
+
 struct Options {
   std::chrono::milliseconds timeout{60000};  // of each RPC
   int workers = 10;
@@ -58,6 +63,10 @@ struct Options {
   // How many characters of the VolumeSnapshot's uid, without '-', are in a snapshot's name; -1: the
   // uid as it is.
   int snapshot_name_uuid_length = -1;
+  // Takes snapshots of several volumes at one time (group_snapshotter.h), and how they are named.
+  bool group_snapshots = true;
+  std::string group_name_prefix = "groupsnapshot";
+  int group_name_uuid_length = -1;
   // Gives the driver the names of VolumeSnapshot and content as parameters.
   bool extra_create_metadata = false;
   // If each node has a snapshotter of its own: this one handles the contents whose label names this
@@ -99,6 +108,8 @@ class Snapshotter : public Controller {
   void AddHandlers();
   bool IsOurs(const Content& content, const DriverInfo& driver) const;
   Outcome SyncContent(const std::string& key);
+  // For a snapshot that was taken with a group: the driver is asked until it is ready.
+  Outcome SyncMember(const Content& content, const DriverInfo& driver);
 
   // create.cc
   Outcome Create(const Content& content, const DriverInfo& driver);
@@ -161,6 +172,7 @@ class Snapshotter : public Controller {
   std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
   std::stop_source stopping_;
   base::KeyedWorkers workers_;
+  std::unique_ptr<GroupSnapshotter> groups_;  // null: no group snapshots are taken
 };
 
 }  // namespace berth::controllers::snapshotter

@@ -1,0 +1,264 @@
+// From a content to a group snapshot of the driver that is ready to use (group_snapshotter.h).
+#include "api/time.h"
+#include "base/log.h"
+#include "controllers/csi_codec.h"
+#include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/driver_answers.h"
+#include "controllers/snapshotter/group_snapshotter.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::snapshotter {
+
+using base::Error;
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr char kCreationFailed[] = "GroupSnapshotCreationFailed";
+
+Json UnmarkGroupPatch() {
+  return {
+      {"metadata",
+       {{"annotations",
+         {{std::string(kGroupBeingCreated), nullptr}, {std::string(kCreateRequest), nullptr}}}}}};
+}
+
+// Whether the answer can be recorded. Each volume must have a snapshot, because the controller
+// makes the VolumeSnapshots of the group from them.
+Status CheckAnswer(const api::VolumeGroupSnapshotContent& content,
+                   const csi::v1::VolumeGroupSnapshot& group) {
+  if (group.group_snapshot_id().empty()) {
+    return Error(StatusCode::kInternal, "the driver gave the group snapshot no id");
+  }
+  const std::string known = content.group_handle();
+  if (!known.empty() && known != group.group_snapshot_id()) {
+    return Error(StatusCode::kInternal,
+                 "the driver gave group snapshot '{}' in place of '{}' for the same name",
+                 group.group_snapshot_id(), known);
+  }
+  const size_t volumes = content.source_volume_handles().size();
+  if (static_cast<size_t>(group.snapshots_size()) != volumes) {
+    return Error(StatusCode::kInternal,
+                 "the driver gave {} snapshots in group snapshot '{}' of {} volumes",
+                 group.snapshots_size(), group.group_snapshot_id(), volumes);
+  }
+  for (const csi::v1::Snapshot& snapshot : group.snapshots()) {
+    if (!snapshot.snapshot_id().empty()) continue;
+    return Error(StatusCode::kInternal, "the driver gave a snapshot of group snapshot '{}' no id",
+                 group.group_snapshot_id());
+  }
+  return base::OkStatus();
+}
+
+Json DescribeSnapshots(const csi::v1::VolumeGroupSnapshot& group) {
+  Json infos = Json::array();
+  for (const csi::v1::Snapshot& snapshot : group.snapshots()) {
+    Json info = {{"volumeHandle", snapshot.source_volume_id()},
+                 {"snapshotHandle", snapshot.snapshot_id()},
+                 {"readyToUse", snapshot.ready_to_use()}};
+    if (snapshot.has_creation_time()) {
+      if (const auto time = ReadNanoseconds(snapshot.creation_time())) info["creationTime"] = *time;
+    }
+    if (snapshot.size_bytes() > 0) info["restoreSize"] = snapshot.size_bytes();
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+}  // namespace
+
+GroupSnapshotter::Outcome GroupSnapshotter::Create(const Content& content) {
+  const StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> request = MakeRequest(content);
+  if (!request.ok()) {
+    if (IsOfApi(request.status())) return AfterApi(request.status());
+    ReportError(content, kCreationFailed,
+                fmt::format("Failed to create group snapshot: failed to get input parameters to "
+                            "create group snapshot for group snapshot content {}: {}",
+                            content.name(), base::Message(request.status())));
+    return Outcome::Retry(request.status());
+  }
+  const bool first = !content.has_annotation(kGroupBeingCreated);
+  const StatusOr<Content> marked = MarkBeingCreated(content, DigestRequest(*request));
+  if (!marked.ok()) return AfterApi(marked.status());
+  const StatusOr<csi::v1::CreateVolumeGroupSnapshotResponse> response =
+      driver_.Call(&rpc::CsiClient::CreateVolumeGroupSnapshot, *request, options_.timeout);
+  if (!response.ok()) return CreateFailed(*marked, OfDriver(response.status()), first);
+  if (const Status fits = CheckAnswer(*marked, response->group_snapshot()); !fits.ok()) {
+    return RefuseAnswer(*marked, fits);
+  }
+  return WriteGroup(*marked, response->group_snapshot());
+}
+
+StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> GroupSnapshotter::MakeRequest(
+    const Content& content) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Class> group_class, ClassOf(content));
+  if (group_class == nullptr) {
+    return Error(StatusCode::kInvalidArgument,
+                 "failed to take group snapshot {} without a group snapshot class", content.name());
+  }
+  std::string uid = content.group_uid();
+  if (uid.empty()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "spec.volumeGroupSnapshotRef.uid is empty, by which the group snapshot would be "
+                 "named");
+  }
+  if (options_.group_name_uuid_length >= 0) {
+    std::erase(uid, '-');
+    uid = uid.substr(0, static_cast<size_t>(options_.group_name_uuid_length));
+  }
+  csi::v1::CreateVolumeGroupSnapshotRequest request;
+  request.set_name(fmt::format("{}-{}", options_.group_name_prefix, uid));
+  for (const std::string& volume : content.source_volume_handles()) {
+    request.add_source_volume_ids(volume);
+  }
+  ASSIGN_OR_RETURN(const api::Labels parameters,
+                   SnapshotDriverParameters(group_class->parameters()));
+  CopyTo(parameters, request.mutable_parameters());
+  if (options_.extra_create_metadata) {
+    auto& metadata = *request.mutable_parameters();
+    metadata["csi.storage.k8s.io/volumegroupsnapshot/name"] = content.group_name();
+    metadata["csi.storage.k8s.io/volumegroupsnapshot/namespace"] = content.group_namespace();
+    metadata["csi.storage.k8s.io/volumegroupsnapshotcontent/name"] = content.name();
+  }
+  ASSIGN_OR_RETURN(const auto secrets, ReadSecrets(content));
+  CopyTo(secrets, request.mutable_secrets());
+  return request;
+}
+
+StatusOr<api::VolumeGroupSnapshotContent> GroupSnapshotter::MarkBeingCreated(
+    const Content& content, const std::string& request) {
+  const bool open = content.has_annotation(kGroupBeingCreated);
+  const std::string noted = content.annotation(kCreateRequest);
+  const std::string note = !open || noted == request ? request : std::string(kSeveralRequests);
+  // With a handle the group snapshot is known.
+  const bool on_record = !content.group_handle().empty() || (open && noted == note);
+  if (on_record && content.has_finalizer(kGroupContentProtection)) return content;
+  Json patch = FinalizersPatch(content, kGroupContentProtection, "");
+  if (!on_record) {
+    patch["metadata"]["annotations"] = {{std::string(kGroupBeingCreated), "yes"},
+                                        {std::string(kCreateRequest), note}};
+  }
+  return PatchAt(context_.client, contents_, content, std::move(patch));
+}
+
+GroupSnapshotter::Outcome GroupSnapshotter::CreateFailed(const Content& content,
+                                                         const Status& status, bool first) {
+  const bool same = content.annotation(kCreateRequest) != kSeveralRequests;
+  Status marked = base::OkStatus();
+  if (!content.group_handle().empty()) {
+    // The group snapshot is known.
+  } else if (ProvesNothingExists(status, first, same)) {
+    marked = Patch(context_.client, contents_, content, UnmarkGroupPatch()).status();
+  } else if (status.code() == StatusCode::kAlreadyExists) {
+    marked = NoteThatItExists(content);
+  }
+  if (!marked.ok()) return AfterApi(marked);
+  ReportError(content, kCreationFailed,
+              fmt::format("Failed to create group snapshot: failed to take group snapshot of the "
+                          "volumes [{}]: {}",
+                          fmt::join(content.source_volume_handles(), " "), FailureText(status)));
+  return Outcome::Retry(status);
+}
+
+GroupSnapshotter::Outcome GroupSnapshotter::RefuseAnswer(const Content& content,
+                                                         const Status& why) {
+  ReportError(content, kCreationFailed,
+              fmt::format("Failed to create group snapshot: {}", base::Message(why)));
+  if (!content.group_handle().empty()) return Outcome::Retry(why);
+  const Status noted = NoteThatItExists(content);
+  return noted.ok() ? Outcome::Retry(why) : AfterApi(noted);
+}
+
+Status GroupSnapshotter::NoteThatItExists(const Content& content) {
+  if (content.annotation(kCreateRequest) == kSeveralRequests) return base::OkStatus();
+  const Json note = {
+      {"metadata",
+       {{"annotations", {{std::string(kCreateRequest), std::string(kSeveralRequests)}}}}}};
+  return Patch(context_.client, contents_, content, note).status();
+}
+
+GroupSnapshotter::Outcome GroupSnapshotter::Adopt(const Content& content) {
+  const StatusOr<csi::v1::VolumeGroupSnapshot> found = Find(content);
+  if (!found.ok()) {
+    if (IsOfApi(found.status())) return AfterApi(found.status());
+    ReportError(content, "GroupSnapshotContentCheckandUpdateFailed",
+                fmt::format("Failed to check and update group snapshot content: {}",
+                            FailureText(found.status())));
+    return Outcome::Retry(found.status());
+  }
+  return WriteGroup(content, *found);
+}
+
+StatusOr<csi::v1::VolumeGroupSnapshot> GroupSnapshotter::Find(const Content& content) {
+  const std::string handle = content.source_group_handle();
+  csi::v1::GetVolumeGroupSnapshotRequest request;
+  request.set_group_snapshot_id(handle);
+  for (const std::string& snapshot : content.source_snapshot_handles()) {
+    request.add_snapshot_ids(snapshot);
+  }
+  if (request.snapshot_ids().empty()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "cannot list group snapshot {}. No snapshots found in the group snapshot content",
+                 content.name());
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Class> group_class, ClassOf(content));
+  if (group_class != nullptr) {
+    ASSIGN_OR_RETURN(
+        const api::SecretReference secret,
+        GroupClassSecret(group_class->parameters(), GroupSecret::kGet, content.name(), nullptr));
+    ASSIGN_OR_RETURN(const auto secrets, ReadSecret(context_.client, secret));
+    CopyTo(secrets, request.mutable_secrets());
+  }
+  const StatusOr<csi::v1::GetVolumeGroupSnapshotResponse> response =
+      driver_.Call(&rpc::CsiClient::GetVolumeGroupSnapshot, request, options_.timeout);
+  if (!response.ok()) return OfDriver(response.status());
+  if (response->group_snapshot().group_snapshot_id() != handle) {
+    return Error(StatusCode::kInternal, "asked for group snapshot '{}', the driver gave '{}'",
+                 handle, response->group_snapshot().group_snapshot_id());
+  }
+  return response->group_snapshot();
+}
+
+GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
+                                                       const csi::v1::VolumeGroupSnapshot& group) {
+  Json status = {{"readyToUse", group.ready_to_use()}, {"error", nullptr}};
+  if (content.group_handle().empty()) {
+    status["volumeGroupSnapshotHandle"] = group.group_snapshot_id();
+  }
+  if (content.creation_time().empty()) {
+    const auto time = group.has_creation_time() ? ReadNanoseconds(group.creation_time())
+                                                : std::optional<int64_t>();
+    status["creationTime"] = api::FormatTime(
+        time.has_value() ? base::WallTime(std::chrono::nanoseconds(*time)) : context_.clock.Now());
+  }
+  // The person who made a content for a group snapshot that exists makes its VolumeSnapshots, too.
+  if (!content.existing() && content.snapshot_infos().empty()) {
+    status["volumeSnapshotInfoList"] = DescribeSnapshots(group);
+  }
+  const Json patch = {{"status", std::move(status)}};
+  Json merged = content.json();
+  merged.merge_patch(patch);
+  StatusOr<Content> written = content;
+  if (merged != content.json()) {
+    written = Patch(context_.client, contents_, content, patch, "status");
+    if (!written.ok()) return AfterApi(written.status());
+  }
+  if (written->has_annotation(kGroupBeingCreated)) {
+    written = Patch(context_.client, contents_, *written, UnmarkGroupPatch());
+    if (!written.ok()) return AfterApi(written.status());
+  }
+  if (!group.ready_to_use()) {
+    MutexLock lock(mutex_);
+    return Outcome::After(
+        PollDelay(polls_[content.uid()]++, options_.retry_start, options_.retry_max));
+  }
+  LOG_INFO("group snapshot {} is ready as VolumeGroupSnapshotContent {}",
+           base::Quote(group.group_snapshot_id()), base::Quote(content.name()));
+  return Outcome::Done();
+}
+
+}  // namespace berth::controllers::snapshotter

@@ -1,0 +1,187 @@
+#include "controllers/snapshotter/group_snapshotter.h"
+
+#include "api/time.h"
+#include "base/log.h"
+#include "controllers/csi_codec.h"
+#include "controllers/queue_options.h"
+#include "controllers/snapshot_names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::snapshotter {
+
+using base::Error;
+using base::EventType;
+using base::Json;
+using base::MutexLock;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+bool Changed(const api::VolumeGroupSnapshotContent* before,
+             const api::VolumeGroupSnapshotContent& after) {
+  return before == nullptr || before->deleting() != after.deleting() ||
+         before->has_annotation(kGroupBeingDeleted) != after.has_annotation(kGroupBeingDeleted) ||
+         before->json().value("spec", Json()) != after.json().value("spec", Json());
+}
+
+// The handles of the snapshots of the group, which the driver needs to delete it.
+std::vector<std::string> SnapshotHandles(const api::VolumeGroupSnapshotContent& content) {
+  std::vector<std::string> handles;
+  for (const Json& info : content.snapshot_infos()) {
+    handles.push_back(base::json::String(info, {"snapshotHandle"}));
+  }
+  return handles.empty() ? content.source_snapshot_handles() : handles;
+}
+
+}  // namespace
+
+bool ShouldDelete(const api::VolumeGroupSnapshotContent& content) {
+  if (!content.deleting()) return false;
+  // A person made this content and it was never bound, so no VolumeGroupSnapshot decides about it.
+  if (content.existing() && content.group_uid().empty()) return true;
+  // Whether the handle of a group snapshot that may exist is known.
+  const bool known = !content.has_annotation(kGroupBeingCreated) || !content.group_handle().empty();
+  return content.has_annotation(kGroupBeingDeleted) && known;
+}
+
+GroupSnapshotter::GroupSnapshotter(const Context& context, DriverConnection& driver,
+                                   const Options& options)
+    : context_(context),
+      driver_(driver),
+      options_(options),
+      contents_(context.informers.OfOptional<Content>()),
+      classes_(context.informers.OfOptional<Class>()),
+      workers_(MakeQueueOptions("groupsnapshot", options_.workers, options_, context),
+               [this](const std::string& key) { return SyncContent(key); }) {
+  contents_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) {
+      MutexLock lock(mutex_);
+      polls_.erase(change.before->uid());
+    } else if (Changed(change.before.get(), *change.after)) {
+      workers_.AddNow(change.key);
+    } else {
+      workers_.Add(change.key);
+    }
+  });
+  classes_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    contents_.ForEach([&](const Content& content) {
+      if (content.class_name() == change.key && !content.ready()) workers_.AddNow(content.name());
+    });
+  });
+  driver_.OnReady([this] {
+    contents_.ForEach([this](const Content& content) { workers_.AddNow(content.name()); });
+  });
+}
+
+GroupSnapshotter::~GroupSnapshotter() { Stop(); }
+
+bool GroupSnapshotter::IsOurs(const Content& content, const DriverInfo& driver) const {
+  if (content.driver() != driver.name) return false;
+  if (content.existing() != content.source_volume_handles().empty()) return false;
+  if (options_.node_name.empty()) return true;
+  const std::string node = content.label(kManagedByNode);
+  return node.empty() ? options_.takes_unassigned : node == options_.node_name;
+}
+
+GroupSnapshotter::Outcome GroupSnapshotter::SyncContent(const std::string& key) {
+  const auto driver = driver_.info();
+  const auto content = contents_.Get(key);
+  if (driver == nullptr || content == nullptr || !IsOurs(*content, *driver)) {
+    return Outcome::Done();
+  }
+  if (ShouldDelete(*content)) return Delete(*content);
+  const bool being_created = content->has_annotation(kGroupBeingCreated);
+  // For a content that is being deleted no new work begins, but running work is finished.
+  if ((content->deleting() || content->ready()) && !being_created) return Outcome::Done();
+  return content->existing() ? Adopt(*content) : Create(*content);
+}
+
+GroupSnapshotter::Outcome GroupSnapshotter::Delete(const Content& content) {
+  const std::string handle = content.group_handle();
+  if (!content.delete_with_group() || handle.empty()) return ReleaseContent(content);
+  csi::v1::DeleteVolumeGroupSnapshotRequest request;
+  request.set_group_snapshot_id(handle);
+  for (const std::string& snapshot : SnapshotHandles(content)) request.add_snapshot_ids(snapshot);
+  if (request.snapshot_ids().empty()) {
+    return DeleteFailed(content,
+                        Error(StatusCode::kFailedPrecondition,
+                              "cannot delete group snapshot content {}. No snapshots found in the "
+                              "group snapshot",
+                              content.name()));
+  }
+  const StatusOr<std::map<std::string, std::string>> secrets = ReadSecrets(content);
+  if (!secrets.ok()) {
+    if (IsOfApi(secrets.status())) return AfterApi(secrets.status());
+    return DeleteFailed(content,
+                        base::Annotate(secrets.status(), "Failed to get snapshot credentials"));
+  }
+  CopyTo(*secrets, request.mutable_secrets());
+  const Status deleted =
+      driver_.Call(&rpc::CsiClient::DeleteVolumeGroupSnapshot, request, options_.timeout).status();
+  if (!deleted.ok()) {
+    // After any failure the driver is asked again, until it says that the group snapshot is gone.
+    return DeleteFailed(content, Error(deleted.code(), "Failed to delete group snapshot: {}",
+                                       DriverError(deleted)));
+  }
+  LOG_INFO("group snapshot {} of VolumeGroupSnapshotContent {} is deleted", base::Quote(handle),
+           base::Quote(content.name()));
+  // The handle is removed first, so that a later process does not call the driver again.
+  const Json cleared = {{"volumeGroupSnapshotHandle", nullptr},
+                        {"readyToUse", nullptr},
+                        {"creationTime", nullptr},
+                        {"error", nullptr}};
+  const StatusOr<Content> written =
+      Patch(context_.client, contents_, content, {{"status", cleared}}, "status");
+  return written.ok() ? ReleaseContent(*written) : AfterApi(written.status());
+}
+
+GroupSnapshotter::Outcome GroupSnapshotter::DeleteFailed(const Content& content,
+                                                         const Status& status) {
+  ReportError(content, "GroupSnapshotDeleteError", std::string(base::Message(status)));
+  return Outcome::Retry(status);
+}
+
+GroupSnapshotter::Outcome GroupSnapshotter::ReleaseContent(const Content& content) {
+  if (!content.has_finalizer(kGroupContentProtection)) return Outcome::Done();
+  return AfterApi(PatchAt(context_.client, contents_, content,
+                          FinalizersPatch(content, "", kGroupContentProtection))
+                      .status());
+}
+
+StatusOr<std::shared_ptr<const api::VolumeGroupSnapshotClass>> GroupSnapshotter::ClassOf(
+    const Content& content) const {
+  const std::string name = content.class_name();
+  auto found = classes_.Get(name);
+  if (found == nullptr && !name.empty()) {
+    return Error(StatusCode::kNotFound, "VolumeGroupSnapshotClass '{}' does not exist", name);
+  }
+  return found;
+}
+
+StatusOr<std::map<std::string, std::string>> GroupSnapshotter::ReadSecrets(const Content& content) {
+  const api::SecretReference reference{.name = content.annotation(kGroupSecretName),
+                                       .ns = content.annotation(kGroupSecretNamespace)};
+  if (reference.name.empty() != reference.ns.empty()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "annotations '{}' and '{}' go together: one is missing", kGroupSecretName,
+                 kGroupSecretNamespace);
+  }
+  return ReadSecret(context_.client, reference);
+}
+
+void GroupSnapshotter::ReportError(const Content& content, std::string_view reason,
+                                   const std::string& message) {
+  const auto current = contents_.Get(content.name());
+  if (current == nullptr || current->error() == message) return;
+  context_.events.Record(content.reference(), EventType::kWarning, reason, message);
+  const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
+  Json status = {{"error", error}};
+  if (!current->ready()) status["readyToUse"] = false;
+  // The result is ignored, because the failed work is tried again in any case.
+  (void)Patch(context_.client, contents_, *current, {{"status", std::move(status)}}, "status");
+}
+
+}  // namespace berth::controllers::snapshotter

@@ -1,0 +1,269 @@
+#include "controllers/snapshotter/group_snapshotter.h"
+
+#include "controllers/fake_group_snapshots.h"
+#include "controllers/snapshotter/snapshotter_fixture.h"
+
+namespace berth::controllers::snapshotter {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::SizeIs;
+using CreateGroup = csi::v1::CreateVolumeGroupSnapshotRequest;
+using GroupContent = api::VolumeGroupSnapshotContent;
+
+constexpr char kGroupContent[] = "groupsnapcontent-uid-nightly";
+const Json kGroupDeleted = {{"metadata", {{"annotations", {{kGroupBeingDeleted, "yes"}}}}}};
+
+class GroupSnapshotterTest : public SnapshotterTest {
+ protected:
+  GroupSnapshotterTest() { ServeGroups(cluster_.client); }
+
+  void BeginGroups(rpc::FakeCsiDriver::Options driver = {}, Options options = Fast()) {
+    cluster_.client.Add(MakeGroupClass("group"));
+    Begin(std::move(driver), std::move(options));
+    cluster_.AddVolume("pv-2");
+    other_ = cluster_.Get<api::PersistentVolume>("", "pv-2").csi().volume_handle();
+  }
+  void AddGroup(const Json& more = nullptr) {
+    cluster_.client.Add(MakeGroupContent("nightly", {handle_, other_}, more));
+  }
+  // Adds to the driver a group snapshot that another program made.
+  csi::v1::VolumeGroupSnapshot AddGroupToDriver() {
+    CreateGroup request;
+    request.set_name("old");
+    request.add_source_volume_ids(handle_);
+    request.add_source_volume_ids(other_);
+    csi::v1::CreateVolumeGroupSnapshotResponse response;
+    EXPECT_TRUE(cluster_.driver->state().Handle(request, response).ok());
+    return response.group_snapshot();
+  }
+  GroupContent GetGroup() { return cluster_.Get<GroupContent>("", kGroupContent); }
+  bool WaitGroupReady() {
+    return cluster_.WaitUntil(
+        [&] { return GetGroup().ready() && !GetGroup().has_annotation(kGroupBeingCreated); });
+  }
+  bool WaitGroupError(const std::string& text) {
+    return cluster_.WaitUntil([&] { return GetGroup().error().find(text) != std::string::npos; });
+  }
+  bool WaitGroupGone() {
+    return cluster_.WaitUntil([&] { return !cluster_.Has<GroupContent>("", kGroupContent); });
+  }
+  void DeleteGroup() {
+    ASSERT_TRUE(cluster_.client.Delete(GroupContent::kInfo, "", kGroupContent, {}).ok());
+  }
+  std::vector<std::string> Groups() { return cluster_.driver->state().GroupIds(); }
+
+  std::string other_;  // the handle of the second volume
+};
+
+TEST_F(GroupSnapshotterTest, TakesAGroupAndSaysWhatTheDriverSaid) {
+  BeginGroups();
+  AddGroup();
+  ASSERT_TRUE(WaitGroupReady());
+  const auto request = script().LastRequest<CreateGroup>("CreateVolumeGroupSnapshot");
+  EXPECT_EQ(request.name(), "groupsnapshot-uid-nightly");
+  EXPECT_THAT(request.source_volume_ids(), ElementsAre(handle_, other_));
+  const GroupContent content = GetGroup();
+  EXPECT_THAT(Groups(), ElementsAre(content.group_handle()));
+  EXPECT_THAT(content.creation_time(), HasSubstr("2026-01-01T00:00:"));
+  ASSERT_THAT(content.snapshot_infos(), SizeIs(2));
+  const Json& info = content.snapshot_infos()[1];
+  EXPECT_EQ(info["volumeHandle"], other_);
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(),
+              ElementsAre(content.snapshot_infos()[0]["snapshotHandle"], info["snapshotHandle"]));
+  EXPECT_EQ(info["restoreSize"], int64_t{1} << 30);
+  EXPECT_EQ(info["readyToUse"], true);
+  EXPECT_GT(info["creationTime"], 1767225600LL * 1'000'000'000);
+}
+
+TEST_F(GroupSnapshotterTest, ThatItAsksIsDurableBeforeItDoes) {
+  BeginGroups();
+  script().Hang("CreateVolumeGroupSnapshot");
+  AddGroup({{"metadata", {{"finalizers", nullptr}}}});
+  ASSERT_TRUE(script().WaitFor("CreateVolumeGroupSnapshot"));
+  EXPECT_EQ(GetGroup().annotation(kGroupBeingCreated), "yes");
+  EXPECT_TRUE(GetGroup().has_finalizer(kGroupContentProtection));
+  script().Release("CreateVolumeGroupSnapshot");
+  EXPECT_TRUE(WaitGroupReady());
+}
+
+TEST_F(GroupSnapshotterTest, TheDriverGetsItsParametersTheSecretAndWhatItMayKnow) {
+  Options options = Fast();
+  options.extra_create_metadata = true;
+  options.group_name_prefix = "set";
+  options.group_name_uuid_length = 6;
+  BeginGroups({}, options);
+  cluster_.client.Add(MakeGroupClass(
+      "keyed", {{"parameters",
+                 {{"speed", "high"}, {"csi.storage.k8s.io/group-snapshotter-secret-name", "x"}}}}));
+  cluster_.client.Add({{"apiVersion", "v1"},
+                       {"kind", "Secret"},
+                       {"metadata", {{"name", "key"}, {"namespace", "vault"}}},
+                       {"data", {{"password", "c2VjcmV0"}}}});
+  AddGroup({{"metadata",
+             {{"annotations", {{kGroupSecretName, "key"}, {kGroupSecretNamespace, "vault"}}}}},
+            {"spec", {{"volumeGroupSnapshotClassName", "keyed"}}}});
+  ASSERT_TRUE(WaitGroupReady());
+  const auto request = script().LastRequest<CreateGroup>("CreateVolumeGroupSnapshot");
+  EXPECT_EQ(request.name(), "set-uidnig");
+  EXPECT_THAT(request.secrets(), ElementsAre(Pair("password", "secret")));
+  EXPECT_EQ(request.parameters().at("speed"), "high");
+  EXPECT_EQ(request.parameters().at("csi.storage.k8s.io/volumegroupsnapshot/name"), "nightly");
+  EXPECT_EQ(request.parameters().at("csi.storage.k8s.io/volumegroupsnapshotcontent/name"),
+            kGroupContent);
+  EXPECT_THAT(request.parameters(), SizeIs(4));
+}
+
+TEST_F(GroupSnapshotterTest, AGroupThatIsBeingUploadedIsAskedAboutUntilItIsReady) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.snapshot_uploads = 3;
+  BeginGroups(driver);
+  AddGroup();
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_EQ(script().Count("CreateVolumeGroupSnapshot"), 4);
+  EXPECT_THAT(Groups(), SizeIs(1));
+}
+
+TEST_F(GroupSnapshotterTest, ARefusalIsToldAndNothingIsLeftToAskFor) {
+  BeginGroups({}, Slow());
+  script().Fail("CreateVolumeGroupSnapshot",
+                base::Error(StatusCode::kInvalidArgument, "no such thing"));
+  AddGroup();
+  ASSERT_TRUE(WaitGroupError("code = InvalidArgument desc = no such thing"));
+  EXPECT_FALSE(GetGroup().has_annotation(kGroupBeingCreated));
+  EXPECT_FALSE(GetGroup().ready());
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotCreationFailed"));
+  // Its own write of the error does not shorten the backoff; its class does.
+  cluster_.client.Add(MakeGroupClass("group", {{"parameters", {{"speed", "high"}}}}));
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_EQ(GetGroup().error(), "");
+  EXPECT_EQ(script().Count("CreateVolumeGroupSnapshot"), 2);
+}
+
+TEST_F(GroupSnapshotterTest, AnUnknownOutcomeIsAskedForUntilItIsKnownAlthoughTheContentGoes) {
+  BeginGroups();
+  script().LoseAnswer("CreateVolumeGroupSnapshot", CallScript::kAlways);
+  AddGroup(kGroupDeleted);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetGroup().error().empty(); }));
+  EXPECT_EQ(GetGroup().annotation(kGroupBeingCreated), "yes");
+  DeleteGroup();
+  ASSERT_TRUE(script().WaitFor("CreateVolumeGroupSnapshot",
+                               script().Count("CreateVolumeGroupSnapshot") + 2));
+  EXPECT_EQ(GetGroup().annotation(kGroupBeingCreated), "yes");
+  EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), 0);
+  script().LoseAnswer("CreateVolumeGroupSnapshot", 0);
+  ASSERT_TRUE(WaitGroupGone());
+  EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), 1);
+  EXPECT_THAT(Groups(), IsEmpty());
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), IsEmpty());
+}
+
+TEST_F(GroupSnapshotterTest, AProcessThatEndedAfterTheCallFindsWhatItMade) {
+  BeginGroups();
+  AddGroup({{"metadata", {{"annotations", {{kGroupBeingCreated, "yes"}}}}}});
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_THAT(Groups(), SizeIs(1));
+}
+
+TEST_F(GroupSnapshotterTest, AGroupThatLacksASnapshotIsRefused) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.on_group = [](csi::v1::CreateVolumeGroupSnapshotResponse& response) {
+    response.mutable_group_snapshot()->mutable_snapshots()->RemoveLast();
+  };
+  BeginGroups(driver);
+  AddGroup();
+  ASSERT_TRUE(WaitGroupError("the driver gave 1 snapshots in group snapshot"));
+  EXPECT_EQ(GetGroup().annotation(kGroupBeingCreated), "yes");
+  EXPECT_EQ(GetGroup().group_handle(), "");
+}
+
+TEST_F(GroupSnapshotterTest, AGroupThatExistsIsLookedUp) {
+  BeginGroups();
+  const csi::v1::VolumeGroupSnapshot old = AddGroupToDriver();
+  const std::string one = old.snapshots(0).snapshot_id();
+  const std::string two = old.snapshots(1).snapshot_id();
+  AddGroup(ExistingGroup(old.group_snapshot_id(), {one, two}));
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_EQ(GetGroup().group_handle(), old.group_snapshot_id());
+  EXPECT_THAT(GetGroup().snapshot_infos(), IsEmpty());
+  EXPECT_THAT(script()
+                  .LastRequest<csi::v1::GetVolumeGroupSnapshotRequest>("GetVolumeGroupSnapshot")
+                  .snapshot_ids(),
+              ElementsAre(one, two));
+  EXPECT_EQ(script().Count("CreateVolumeGroupSnapshot"), 0);
+}
+
+TEST_F(GroupSnapshotterTest, AGroupThatDoesNotExistIsToldSo) {
+  BeginGroups();
+  AddGroup(ExistingGroup("lost", {"snap-1"}));
+  ASSERT_TRUE(WaitGroupError("group 'lost' does not exist"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotContentCheckandUpdateFailed"));
+}
+
+TEST_F(GroupSnapshotterTest, DeletesTheGroupWithItsSnapshotsByPolicyOnly) {
+  for (const char* policy : {"Delete", "Retain"}) {
+    SCOPED_TRACE(policy);
+    if (cluster_.driver == nullptr) BeginGroups();
+    const int calls = script().Count("DeleteVolumeGroupSnapshot");
+    AddGroup({{"spec", {{"deletionPolicy", policy}}}});
+    ASSERT_TRUE(WaitGroupReady());
+    DeleteGroup();
+    // A person deleted it by mistake: nothing happens before the controller says so.
+    EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), calls);
+    ASSERT_TRUE(kube::MergePatch(cluster_.client, GetGroup(), kGroupDeleted).ok());
+    ASSERT_TRUE(WaitGroupGone());
+    const bool deletes = std::string_view(policy) == "Delete";
+    EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), calls + (deletes ? 1 : 0));
+    EXPECT_THAT(Groups(), SizeIs(deletes ? 0 : 1));
+  }
+}
+
+TEST_F(GroupSnapshotterTest, AFailedDeletionIsTriedAgain) {
+  BeginGroups();
+  AddGroup(kGroupDeleted);
+  ASSERT_TRUE(WaitGroupReady());
+  script().Fail("DeleteVolumeGroupSnapshot", base::Error(StatusCode::kInternal, "disk on fire"), 2);
+  DeleteGroup();
+  ASSERT_TRUE(WaitGroupGone());
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotDeleteError"));
+  EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), 3);
+  EXPECT_THAT(Groups(), IsEmpty());
+}
+
+TEST_F(GroupSnapshotterTest, AMemberThatIsBeingUploadedIsAskedAboutAndNeverTakenByItself) {
+  BeginGroups();
+  const csi::v1::VolumeGroupSnapshot old = AddGroupToDriver();
+  Add({{"metadata", {{"annotations", {{kGroupHandle, old.group_snapshot_id()}}}}},
+       {"status",
+        {{"snapshotHandle", old.snapshots(0).snapshot_id()},
+         {"volumeGroupSnapshotHandle", old.group_snapshot_id()},
+         {"readyToUse", false}}}});
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(script().Count("CreateSnapshot"), 0);
+  // Its content goes without a call, because the snapshot goes with the group.
+  Write(kContent, kDeleted);
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(), SizeIs(2));
+}
+
+TEST_F(GroupSnapshotterTest, ASnapshotThatExistsIsKnownToBeOfAGroup) {
+  BeginGroups();
+  const csi::v1::VolumeGroupSnapshot old = AddGroupToDriver();
+  Add(Existing(old.snapshots(1).snapshot_id()));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().group_handle(), old.group_snapshot_id());
+}
+
+TEST_F(SnapshotterTest, WithoutTheKindsOfGroupsSnapshotsAreTaken) {
+  Begin();
+  Add();
+  EXPECT_TRUE(WaitReady());
+}
+
+}  // namespace
+}  // namespace berth::controllers::snapshotter
