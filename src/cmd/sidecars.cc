@@ -88,6 +88,10 @@ GoFlag MetricsAddress() {
 
 void ReleaseOnExit(ProcessOptions& options, bool on) { options.election.release = on; }
 void UseTopology(ProcessOptions& options, bool on) { options.settings.topology = on; }
+void TakeGroups(ProcessOptions& options, bool on) {
+  options.settings.snapshotter.group_snapshots = on;
+  options.settings.snapshot_controller.group_snapshots = on;
+}
 
 // The flags of each program that talks to the API: the connection, and leader election.
 std::vector<GoFlag> ApiFlags() {
@@ -172,7 +176,8 @@ std::vector<Gate> ListGates(std::string_view role) {
     add("RecoverVolumeExpansionFailure", Stage::kStable, true, kAlways);
     add("VolumeAttributesClass", Stage::kStable, true, kAlways);
   } else if (role == "snapshotter" || role == "snapshot-controller") {
-    add("CSIVolumeGroupSnapshot", Stage::kStable, false, "groups of snapshots are not made");
+    gates.push_back(
+        {.name = "CSIVolumeGroupSnapshot", .stage = Stage::kStable, .apply = TakeGroups});
   }
   return gates;
 }

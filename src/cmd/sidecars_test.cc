@@ -327,8 +327,10 @@ TEST(SidecarsTest, EachGateIsObeyedOrWarnedOf) {
   EXPECT_THAT(warnings_of("csi-resizer", "AllBeta=false"),
               ElementsAre(HasSubstr("AnnotateFsResize=false has no effect")));
   EXPECT_THAT(warnings_of("csi-resizer", "AllBeta=false,AnnotateFsResize=true"), IsEmpty());
-  EXPECT_THAT(warnings_of("snapshot-controller", "CSIVolumeGroupSnapshot=true"),
-              ElementsAre(HasSubstr("CSIVolumeGroupSnapshot=true has no effect")));
+  EXPECT_THAT(warnings_of("snapshot-controller", "CSIVolumeGroupSnapshot=true"), IsEmpty());
+  EXPECT_TRUE(options.settings.snapshot_controller.group_snapshots);
+  EXPECT_THAT(warnings_of("csi-snapshotter", "CSIVolumeGroupSnapshot=false"), IsEmpty());
+  EXPECT_FALSE(options.settings.snapshotter.group_snapshots);
   EXPECT_THAT(warnings_of("csi-provisioner", "AllAlpha=true"),
               ElementsAre(HasSubstr("CrossNamespaceVolumeDataSource=true has no effect")));
   EXPECT_TRUE(options.election.release);

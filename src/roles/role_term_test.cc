@@ -173,7 +173,8 @@ TEST_F(RoleTermTest, TheQueuesAreCalledAsInTheGoPrograms) {
   for (const char* queue :
        {"claims", "volumes", "csistoragecapacity", "csi-attacher-va", "csi-attacher-pv",
         "fake.csi.example.com-pvc", "csi-snapshotter-content", "snapshot-controller-snapshot",
-        "snapshot-controller-content"}) {
+        "snapshot-controller-content", "csi-snapshotter-groupsnapshotcontent",
+        "snapshot-controller-group-snapshot", "snapshot-controller-group-content"}) {
     EXPECT_TRUE(has(fmt::format("workqueue_depth{{name=\"{}\"}}", queue))) << queue;
   }
   for (const char* figure :

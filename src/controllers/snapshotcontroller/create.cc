@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/group_members.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
 #include "controllers/writes.h"
 
@@ -31,10 +32,9 @@ std::string BoundElsewhere(const api::VolumeSnapshotContent& content) {
   return fmt::format("VolumeSnapshotContent [{}] is bound to a different snapshot", content.name());
 }
 
-// Whether only the API failed. Such a failure is tried again, and is no error of the object.
-bool OfApi(const Status& status) { return AfterApi(status).delay.count() >= 0; }
-
 }  // namespace
+
+bool OfApi(const Status& status) { return AfterApi(status).delay.count() >= 0; }
 
 SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snapshot) {
   if (const auto content = contents_.Get(ContentName(snapshot)); content != nullptr) {
@@ -278,6 +278,51 @@ SnapshotController::Outcome SnapshotController::BindExisting(const Snapshot& sna
   return held.ok() ? CopyStatus(*held, *bound) : AfterApi(held.status());
 }
 
+SnapshotController::Outcome SnapshotController::BindMember(const Snapshot& snapshot) {
+  const std::string name = snapshot.content_name();
+  const auto content = contents_.Get(name);
+  if (content == nullptr && snapshot.ready()) {
+    return Fail(snapshot, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
+  }
+  // The group's controller still makes the content or binds it, and each of its writes queues the
+  // snapshot again.
+  if (content == nullptr || content->snapshot_uid().empty()) return Outcome::Done();
+  if (!Names(*content, snapshot)) {
+    return Fail(snapshot, snapshot.ready() ? "SnapshotMisbound" : "SnapshotContentMisbound",
+                BoundElsewhere(*content));
+  }
+  const StatusOr<Snapshot> held = HoldSnapshot(snapshot, false);
+  return held.ok() ? CopyStatus(*held, *content) : AfterApi(held.status());
+}
+
+StatusOr<std::string> SnapshotController::FindGroupName(const Content& content) const {
+  const std::string handle = content.group_handle();
+  if (handle.empty() || group_contents_ == nullptr || !group_contents_->CheckListed().ok()) {
+    return std::string();
+  }
+  for (const auto& group : group_contents_->ByIndex(kContentsByGroup, handle)) {
+    if (group->driver() == content.driver()) return group->group_name();
+  }
+  return Error(StatusCode::kNotFound, "no VolumeGroupSnapshotContent has the handle '{}'", handle);
+}
+
+Status SnapshotController::AdoptByGroup(const Snapshot& snapshot) {
+  if (groups_ == nullptr || snapshot.group_name().empty() || !OwningGroup(snapshot).empty()) {
+    return base::OkStatus();
+  }
+  const auto group = groups_->Get(snapshot.ns(), snapshot.group_name());
+  if (group == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "missing parent group for snapshot {}",
+                 snapshot.key());
+  }
+  Json owners = base::json::Array(snapshot.json(), {"metadata", "ownerReferences"});
+  if (!owners.is_array()) owners = Json::array();
+  owners.push_back(OwnerReferenceTo(*group));
+  return PatchAt(context_.client, snapshots_, snapshot,
+                 {{"metadata", {{"ownerReferences", std::move(owners)}}}})
+      .status();
+}
+
 StatusOr<api::VolumeSnapshotContent> SnapshotController::BindContent(const Snapshot& snapshot,
                                                                      const Content& content) {
   Json spec = Json::object();
@@ -325,10 +370,22 @@ SnapshotController::Outcome SnapshotController::CopyStatus(const Snapshot& snaps
   if (!content.ready() && !content.error().empty()) {
     status["error"] = base::json::Map(content.json(), {"status", "error"});
   }
+  if (snapshot.group_name().empty()) {
+    const StatusOr<std::string> group = FindGroupName(content);
+    if (group.ok() && !group->empty()) status["volumeGroupSnapshotName"] = *group;
+    if (!group.ok() && !snapshot.ready()) {
+      return Fail(
+          snapshot, "SnapshotStatusUpdateFailed",
+          fmt::format("Snapshot status update failed, updateSnapshotStatus: cannot find the "
+                      "group snapshot for VolumeSnapshot [{}], will not update snapshot "
+                      "status",
+                      snapshot.key()));
+    }
+  }
   const Json patch = {{"status", std::move(status)}};
   Json merged = snapshot.json();
   merged.merge_patch(patch);
-  if (merged == snapshot.json()) return Outcome::Done();
+  if (merged == snapshot.json()) return AfterApi(AdoptByGroup(snapshot));
   const Status written = PatchAt(context_.client, snapshots_, snapshot, patch, "status").status();
   if (!written.ok()) {
     if (!OfApi(written) && written.code() != StatusCode::kNotFound) {

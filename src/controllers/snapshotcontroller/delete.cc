@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/group_members.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
 #include "controllers/writes.h"
 
@@ -17,17 +18,25 @@ using base::StatusOr;
 
 SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot) {
   if (!snapshot.has_finalizer(kSnapshotSourceProtection) &&
-      !snapshot.has_finalizer(kSnapshotBoundProtection)) {
+      !snapshot.has_finalizer(kSnapshotBoundProtection) &&
+      !snapshot.has_finalizer(kInGroupProtection)) {
     return Outcome::Done();
   }
   StatusOr<Content> content = ContentOf(snapshot);
-  if (content.status().code() == StatusCode::kNotFound) return ReleaseSnapshot(snapshot);
-  if (!content.ok()) return AfterApi(content.status());
-  if (IsBeingRestored(snapshot)) {
+  const bool lost = content.status().code() == StatusCode::kNotFound;
+  if (!content.ok() && !lost) return AfterApi(content.status());
+  if (!lost && IsBeingRestored(snapshot)) {
     context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotDeletePending",
                            "Snapshot is being used to restore a PVC");
     return Outcome::Done();  // the claim's binding or end queues the snapshot again
   }
+  if (const Status gone = CheckGroupIsGone(snapshot); !gone.ok()) {
+    if (gone.code() != StatusCode::kFailedPrecondition) return AfterApi(gone);
+    context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotDeletePending",
+                           base::Message(gone));
+    return Outcome::Done();  // the group's end queues the snapshot again
+  }
+  if (lost) return ReleaseSnapshot(snapshot);
   if (!content->has_annotation(kBeingDeleted)) {
     // This is written for each policy, because a person may later delete a content that was kept.
     content = PatchAt(context_.client, contents_, *content,
@@ -53,6 +62,7 @@ SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot)
 
 StatusOr<api::VolumeSnapshotContent> SnapshotController::ContentOf(const Snapshot& snapshot) {
   std::string name = snapshot.source_content();
+  if (name.empty() && !OwningGroup(snapshot).empty()) name = MemberContentName(snapshot);
   if (name.empty()) name = ContentName(snapshot);
   const auto known = contents_.Get(name);
   // The API is asked, because the content may exist already, although the answer was lost.
@@ -71,10 +81,30 @@ bool SnapshotController::IsBeingRestored(const Snapshot& snapshot) const {
                      [](const auto& claim) { return claim->phase() == "Pending"; });
 }
 
+Status SnapshotController::CheckGroupIsGone(const Snapshot& snapshot) {
+  std::string name = snapshot.group_name();
+  if (name.empty()) name = OwningGroup(snapshot);
+  if (name.empty()) return base::OkStatus();
+  const std::string key = api::ObjectKey(snapshot.ns(), name);
+  if (groups_ == nullptr || groups_->Get(key) == nullptr) {
+    const StatusOr<api::VolumeGroupSnapshot> group =
+        kube::Get<api::VolumeGroupSnapshot>(context_.client, snapshot.ns(), name);
+    if (group.status().code() == StatusCode::kNotFound) return base::OkStatus();
+    RETURN_IF_ERROR(group.status());
+  }
+  return Error(
+      StatusCode::kFailedPrecondition,
+      "deletion of the individual volume snapshot {} is not allowed as it belongs to group "
+      "snapshot {}. Deleting the group snapshot will trigger the deletion of all the "
+      "individual volume snapshots that are part of the group.",
+      snapshot.key(), key);
+}
+
 SnapshotController::Outcome SnapshotController::ReleaseSnapshot(const Snapshot& snapshot) {
   Snapshot free = snapshot;
   free.remove_finalizer(kSnapshotSourceProtection);
   free.remove_finalizer(kSnapshotBoundProtection);
+  free.remove_finalizer(kInGroupProtection);
   return AfterApi(PatchAt(context_.client, snapshots_, snapshot,
                           {{"metadata", {{"finalizers", free.finalizers()}}}})
                       .status());

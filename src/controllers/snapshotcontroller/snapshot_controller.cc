@@ -7,6 +7,8 @@
 #include "controllers/data_source.h"
 #include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/group_controller.h"
+#include "controllers/snapshotcontroller/group_members.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::snapshotcontroller {
@@ -64,6 +66,11 @@ SnapshotController::SnapshotController(Context context, Options options)
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
       nodes_(options.distributed_snapshotting ? &context.informers.Of<api::Node>() : nullptr),
+      groups_(options.group_snapshots ? &context.informers.OfOptional<api::VolumeGroupSnapshot>()
+                                      : nullptr),
+      group_contents_(options.group_snapshots
+                          ? &context.informers.OfOptional<api::VolumeGroupSnapshotContent>()
+                          : nullptr),
       times_(context.metrics),
       snapshot_workers_(MakeQueueOptions("snapshots", options_.workers, options_, context),
                         [this](const std::string& key) { return SyncSnapshot(key); }),
@@ -73,6 +80,9 @@ SnapshotController::SnapshotController(Context context, Options options)
                      [this](const std::string& key) { return SyncClaim(key); }) {
   AddIndexes();
   AddHandlers();
+  if (options_.group_snapshots) {
+    group_controller_ = std::make_unique<GroupController>(context_, options_);
+  }
 }
 
 SnapshotController::~SnapshotController() { Stop(); }
@@ -85,6 +95,12 @@ void SnapshotController::AddIndexes() {
     return OneKey("", snapshot.source_content().empty() ? snapshot.content_name()
                                                         : snapshot.source_content());
   });
+  AddGroupIndex(snapshots_);
+  if (group_contents_ != nullptr) {
+    group_contents_->AddIndex(kContentsByGroup, [](const api::VolumeGroupSnapshotContent& content) {
+      return OneKey("", content.group_handle());
+    });
+  }
   claims_.AddIndex(kClaimsBySnapshot,
                    [](const Claim& claim) { return OneKey(claim.ns(), RestoredSnapshot(claim)); });
 }
@@ -120,6 +136,15 @@ void SnapshotController::AddHandlers() {
       if (!snapshot.ready()) snapshot_workers_.AddNow(snapshot.key());
     });
   });
+  if (groups_ != nullptr) {
+    groups_->AddHandler([this](const auto& change) {
+      if (change.after != nullptr) return;
+      // The snapshots of the group go now.
+      for (const auto& member : snapshots_.ByIndex(kSnapshotsByGroup, change.key)) {
+        snapshot_workers_.AddNow(member->key());
+      }
+    });
+  }
   claims_.AddHandler([this](const auto& change) {
     const Claim& claim = change.latest();
     if (claim.has_finalizer(kClaimSourceProtection)) claim_workers_.Add(change.key);
@@ -139,18 +164,23 @@ void SnapshotController::Start() {
   snapshot_workers_.Start();
   content_workers_.Start();
   claim_workers_.Start();
+  if (group_controller_ != nullptr) group_controller_->Start();
 }
 
 void SnapshotController::Stop() {
   snapshot_workers_.Stop();
   content_workers_.Stop();
   claim_workers_.Stop();
+  if (group_controller_ != nullptr) group_controller_->Stop();
 }
 
 SnapshotController::Outcome SnapshotController::SyncSnapshot(const std::string& key) {
   const auto snapshot = snapshots_.Get(key);
   if (snapshot == nullptr) return Outcome::Done();
   if (snapshot->deleting()) return Delete(*snapshot);
+  if (!OwningGroup(*snapshot).empty() && snapshot->source_content().empty()) {
+    return BindMember(*snapshot);
+  }
   if (snapshot->source_claim().empty() == snapshot->source_content().empty()) {
     return Fail(*snapshot, "SnapshotValidationError",
                 "Exactly one of PersistentVolumeClaimName and VolumeSnapshotContentName should be "
@@ -177,7 +207,8 @@ SnapshotController::Outcome SnapshotController::SyncContent(const std::string& k
 }
 
 std::string SnapshotController::DriverOf(const Snapshot& snapshot) const {
-  const std::string named = snapshot.source_content();
+  std::string named = snapshot.source_content();
+  if (named.empty() && !OwningGroup(snapshot).empty()) named = snapshot.content_name();
   if (const auto content = contents_.Get(named.empty() ? ContentName(snapshot) : named)) {
     return content->driver();
   }

@@ -23,6 +23,9 @@
 //             ──▶ content deleted (policy Delete), and gone ──▶ finalizers taken off
 //             ──▶ content stays (policy Retain) ──────────────▶ finalizers taken off
 //
+// A snapshot that was taken with a group is made with its content, ready or not, by the
+// GroupController, and is deleted only after the group. The group's name is in its status.
+//
 // The claim has the finalizer from before its content exists until no VolumeSnapshot of it is being
 // taken. A failure is written to status.error and to an event, and the work is tried again. A
 // content is deleted only if the VolumeSnapshot is being deleted, and both name each other.
@@ -34,13 +37,15 @@
 #include <string>
 #include <string_view>
 
-#include "api/kinds/snapshots.h"
+#include "api/kinds/group_snapshots.h"
 #include "base/mutex.h"
 #include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/snapshotcontroller/operation_times.h"
 
 namespace berth::controllers::snapshotcontroller {
+
+class GroupController;
 
 struct Options {
   int workers = 10;
@@ -52,12 +57,15 @@ struct Options {
   // Each node has a snapshotter of its own; a label of the content names the node that can reach
   // the volume.
   bool distributed_snapshotting = false;
+  // Takes snapshots of several volumes at one time (group_controller.h).
+  bool group_snapshots = true;
 };
 
 // Indexes, by "namespace/name".
 inline constexpr char kSnapshotsByClaim[] = "claim";      // claim → VolumeSnapshots of it
 inline constexpr char kSnapshotsByContent[] = "content";  // content's name → those that ask for it
 inline constexpr char kClaimsBySnapshot[] = "snapshot";   // VolumeSnapshot → claims to restore
+inline constexpr char kContentsByGroup[] = "group";       // a group's handle → contents of groups
 
 class SnapshotController : public Controller {
  public:
@@ -86,6 +94,8 @@ class SnapshotController : public Controller {
   // create.cc: the steps until the snapshot is bound.
   Outcome BindDynamic(const Snapshot& snapshot);
   Outcome BindExisting(const Snapshot& snapshot);
+  // For a snapshot that was taken with a group. Its content is made with it (group_members.h).
+  Outcome BindMember(const Snapshot& snapshot);
   // The class that the snapshot names, or the default class of its driver. NOT_FOUND: there is
   // none. FAILED_PRECONDITION: there are several defaults. Other errors are those of VolumeOf.
   base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Snapshot& snapshot) const;
@@ -101,6 +111,11 @@ class SnapshotController : public Controller {
   base::StatusOr<Content> BindContent(const Snapshot& snapshot, const Content& content);
   base::StatusOr<Snapshot> HoldSnapshot(const Snapshot& snapshot, bool until_content_goes);
   Outcome CopyStatus(const Snapshot& snapshot, const Content& content);
+  // The name of the group with which the content's snapshot was taken; "": it was taken with none,
+  // or the API has no groups. NOT_FOUND: no content of a group has the handle.
+  base::StatusOr<std::string> FindGroupName(const Content& content) const;
+  // Makes the group the owner of a snapshot that a person imported with the group.
+  base::Status AdoptByGroup(const Snapshot& snapshot);
 
   // delete.cc
   Outcome Delete(const Snapshot& snapshot);
@@ -108,6 +123,9 @@ class SnapshotController : public Controller {
   // know it. NOT_FOUND: there is none. Other errors come from the API.
   base::StatusOr<Content> ContentOf(const Snapshot& snapshot);
   bool IsBeingRestored(const Snapshot& snapshot) const;
+  // OK: the snapshot belongs to no group, or the group is gone. FAILED_PRECONDITION: the group is
+  // there. Other errors come from the API.
+  base::Status CheckGroupIsGone(const Snapshot& snapshot);
   Outcome ReleaseSnapshot(const Snapshot& snapshot);
 
   // The driver of the snapshot; "" while neither its content nor its class is known.
@@ -126,6 +144,9 @@ class SnapshotController : public Controller {
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::Node>* const nodes_;  // null unless distributed
+  // Null without group snapshots. The API may lack or forbid the kinds.
+  kube::Informer<api::VolumeGroupSnapshot>* const groups_;
+  kube::Informer<api::VolumeGroupSnapshotContent>* const group_contents_;
   OperationTimes times_;
   base::Mutex mutex_;
   // Claims whose finalizer is being removed, because no known snapshot needs it.
@@ -133,7 +154,11 @@ class SnapshotController : public Controller {
   base::KeyedWorkers snapshot_workers_;
   base::KeyedWorkers content_workers_;
   base::KeyedWorkers claim_workers_;
+  std::unique_ptr<GroupController> group_controller_;  // null without group snapshots
 };
+
+// Whether only the API failed. Such a failure is tried again, and is no error of the object.
+bool OfApi(const base::Status& status);
 
 // "snapcontent-" and the VolumeSnapshot's uid.
 std::string ContentName(const api::VolumeSnapshot& snapshot);

@@ -1,0 +1,403 @@
+#include "controllers/snapshotcontroller/group_controller.h"
+
+#include "base/ids.h"
+#include "controllers/fake_group_snapshots.h"
+#include "controllers/snapshotcontroller/snapshot_controller_fixture.h"
+
+namespace berth::controllers::snapshotcontroller {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Group = api::VolumeGroupSnapshot;
+using GroupContent = api::VolumeGroupSnapshotContent;
+
+constexpr char kGroupContent[] = "groupsnapcontent-uid-nightly";
+
+// What the snapshotter writes when the driver took the group.
+Json TakenGroup() {
+  Json infos = Json::array();
+  for (const char* volume : {"pv-1", "pv-2"}) {
+    infos.push_back({{"volumeHandle", fmt::format("handle-{}", volume)},
+                     {"snapshotHandle", fmt::format("snap-{}", volume)},
+                     {"creationTime", 1767225601000000000},
+                     {"restoreSize", 1 << 30},
+                     {"readyToUse", true}});
+  }
+  return {{"status",
+           {{"volumeGroupSnapshotHandle", "group-1"},
+            {"creationTime", "2026-01-01T00:00:01Z"},
+            {"readyToUse", true},
+            {"volumeSnapshotInfoList", infos}}}};
+}
+
+// A claim "data" with pv-1 and a claim "log" with pv-2, both with app=db, and a claim without.
+class GroupControllerTest : public SnapshotControllerTest {
+ protected:
+  GroupControllerTest() {
+    ServeGroups(cluster_.client);
+    const Json db = {{"metadata", {{"labels", {{"app", "db"}}}}}};
+    cluster_.Put(Merged(MakeClaim("data", BoundClaim("pv-1")), db));
+    cluster_.Put(Merged(MakeClaim("log", BoundClaim("pv-2")), db));
+    cluster_.Put(MakeVolume("pv-2", BoundVolume("log")));
+    cluster_.Put(MakeClaim("web", BoundClaim("pv-3")));
+    cluster_.Put(MakeVolume("pv-3", BoundVolume("web")));
+    cluster_.client.Add(MakeGroupClass("group"));
+  }
+
+  void AddGroup(const Json& more = nullptr) { cluster_.client.Add(MakeGroup("nightly", more)); }
+  Group GetGroup() { return cluster_.Get<Group>("default", "nightly"); }
+  GroupContent GetGroupContent(const std::string& name = kGroupContent) {
+    return cluster_.Get<GroupContent>("", name);
+  }
+  bool WaitGroupContent() {
+    return cluster_.WaitUntil([&] { return cluster_.Has<GroupContent>("", kGroupContent); });
+  }
+  bool WaitGroupReady() {
+    return cluster_.WaitUntil([&] { return GetGroup().ready(); });
+  }
+  bool WaitGroupError(const std::string& text) {
+    return cluster_.WaitUntil([&] { return GetGroup().error().find(text) != std::string::npos; });
+  }
+  void DeleteGroup() {
+    ASSERT_TRUE(cluster_.client.Delete(Group::kInfo, "default", "nightly", {}).ok());
+  }
+
+  static std::string Hash(const std::string& volume) {
+    return base::Sha256Hex("uid-nightlyhandle-" + volume);
+  }
+  Snapshot GetMember(const std::string& volume) {
+    return cluster_.Get<Snapshot>("default", "snapshot-" + Hash(volume));
+  }
+  Content GetMemberContent(const std::string& volume) {
+    return cluster_.Get<Content>("", "snapcontent-" + Hash(volume));
+  }
+  bool WaitMembersReady() {
+    return cluster_.WaitUntil([&] {
+      return GetMember("pv-1").group_name() == "nightly" && GetMember("pv-1").ready() &&
+             GetMember("pv-2").group_name() == "nightly" && GetMember("pv-2").ready();
+    });
+  }
+  // Takes the group until it and its members are ready.
+  void TakeGroup(const Json& more = nullptr) {
+    Begin();
+    AddGroup(more);
+    ASSERT_TRUE(WaitGroupContent());
+    Write(GetGroupContent(), TakenGroup(), "status");
+    ASSERT_TRUE(WaitGroupReady());
+    ASSERT_TRUE(WaitMembersReady());
+  }
+  std::vector<Json> Members() { return cluster_.client.PeekAll(Snapshot::kInfo); }
+  // Acts as the snapshotter: the driver has deleted what the content stands for.
+  template <typename T>
+  void Release(const T& content) {
+    Write(content, {{"metadata", {{"finalizers", nullptr}}}});
+  }
+};
+
+TEST_F(GroupControllerTest, TakesTheVolumesOfTheSelectedClaims) {
+  Begin();
+  AddGroup();
+  ASSERT_TRUE(WaitGroupContent());
+  const GroupContent content = GetGroupContent();
+  EXPECT_THAT(content.source_volume_handles(), ElementsAre("handle-pv-1", "handle-pv-2"));
+  EXPECT_EQ(content.driver(), "fake.csi.example.com");
+  EXPECT_EQ(content.deletion_policy(), "Delete");
+  EXPECT_EQ(content.class_name(), "group");
+  EXPECT_EQ(content.group_uid(), "uid-nightly");
+  EXPECT_TRUE(content.has_finalizer(kGroupContentProtection));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetGroup().content_name() == kGroupContent; }));
+  EXPECT_TRUE(GetGroup().has_finalizer(kGroupBoundProtection));
+  EXPECT_FALSE(GetGroup().ready());
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal CreatingGroupSnapshot default/nightly"));
+  EXPECT_THAT(Members(), IsEmpty());
+}
+
+TEST_F(GroupControllerTest, TheMembersHaveTheNamesAndAnnotationsOfTheGoProgram) {
+  TakeGroup();
+  EXPECT_EQ(GetGroup().creation_time(), "2026-01-01T00:00:01Z");
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal GroupSnapshotCreated default/nightly"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal GroupSnapshotReady default/nightly"));
+  ASSERT_THAT(Members(), SizeIs(2));
+  const Snapshot member = GetMember("pv-2");
+  EXPECT_EQ(member.source_claim(), "log");
+  EXPECT_EQ(member.content_name(), "snapcontent-" + Hash("pv-2"));
+  EXPECT_EQ(member.restore_size(), "1Gi");
+  EXPECT_EQ(member.error(), "");
+  EXPECT_EQ(member.json()["metadata"]["ownerReferences"],
+            Json::array({{{"apiVersion", "groupsnapshot.storage.k8s.io/v1"},
+                          {"kind", "VolumeGroupSnapshot"},
+                          {"name", "nightly"},
+                          {"uid", "uid-nightly"}}}));
+  EXPECT_TRUE(
+      member.has_finalizer("snapshot.storage.kubernetes.io/volumesnapshot-in-group-protection"));
+  const Content content = GetMemberContent("pv-2");
+  EXPECT_EQ(content.annotation("groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle"),
+            "group-1");
+  EXPECT_EQ(content.snapshot_uid(), member.uid());
+  EXPECT_EQ(content.source_volume_handle(), "handle-pv-2");
+  EXPECT_EQ(content.source_volume_mode(), "Filesystem");
+  EXPECT_EQ(content.class_name(), "");
+  EXPECT_EQ(content.snapshot_handle(), "snap-pv-2");
+  EXPECT_EQ(content.group_handle(), "group-1");
+  EXPECT_EQ(content.restore_bytes(), int64_t{1} << 30);
+  EXPECT_TRUE(cluster_.WaitUntil(
+      [&] { return GetMemberContent("pv-2").has_finalizer(kContentProtection); }));
+}
+
+TEST_F(GroupControllerTest, TheSecretOfTheClassIsThatOfTheGroupAndOfItsMembers) {
+  cluster_.client.Add(
+      MakeGroupClass("group", {{"parameters",
+                                {{"csi.storage.k8s.io/group-snapshotter-secret-name", "key"},
+                                 {"csi.storage.k8s.io/group-snapshotter-secret-namespace",
+                                  "${volumegroupsnapshot.namespace}"}}}}));
+  TakeGroup();
+  EXPECT_EQ(
+      GetGroupContent().annotation("groupsnapshot.storage.kubernetes.io/deletion-secret-name"),
+      "key");
+  EXPECT_EQ(
+      GetGroupContent().annotation("groupsnapshot.storage.kubernetes.io/deletion-secret-namespace"),
+      "default");
+  EXPECT_EQ(GetMemberContent("pv-1").annotation(kSnapshotSecretName), "key");
+  EXPECT_EQ(GetMemberContent("pv-1").annotation(kSnapshotSecretNamespace), "default");
+}
+
+TEST_F(GroupControllerTest, TheDefaultClassOfTheDriverIsWrittenDown) {
+  cluster_.client.Add(MakeGroupClass(
+      "usual",
+      {{"metadata",
+        {{"annotations", {{"groupsnapshot.storage.kubernetes.io/is-default-class", "true"}}}}}}));
+  TakeGroup({{"spec", {{"volumeGroupSnapshotClassName", nullptr}}}});
+  EXPECT_EQ(GetGroup().class_name(), "usual");
+  EXPECT_EQ(GetGroupContent().class_name(), "usual");
+}
+
+TEST_F(GroupControllerTest, WhatCannotBeTakenIsToldAndTakenOnceItCan) {
+  Begin();
+  AddGroup({{"spec", {{"volumeGroupSnapshotClassName", "late"}}}});
+  ASSERT_TRUE(
+      WaitGroupError("failed to get group snapshot class with error "
+                     "volumegroupsnapshotclass.groupsnapshot.storage.k8s.io \"late\" not found"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GetGroupSnapshotClassFailed"));
+  const Json log = cluster_.Get<Claim>("default", "log").json();
+  cluster_.Put(Merged(log, {{"status", {{"phase", "Pending"}}}}));
+  cluster_.client.Add(MakeGroupClass("late"));
+  ASSERT_TRUE(WaitGroupError("the PVC log is not yet bound to a PV"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotContentCreationFailed"));
+  cluster_.Put(log);
+  EXPECT_TRUE(WaitGroupContent());
+}
+
+TEST_F(GroupControllerTest, AGroupOfNoClaimIsToldSo) {
+  Begin();
+  AddGroup({{"spec", {{"source", {{"selector", {{"matchLabels", {{"app", "none"}}}}}}}}}});
+  EXPECT_TRUE(WaitGroupError("label selector app=none for group snapshot not applied to any PVC"));
+}
+
+TEST_F(GroupControllerTest, ADriversErrorIsTheGroups) {
+  Begin();
+  AddGroup();
+  ASSERT_TRUE(WaitGroupContent());
+  Write(GetGroupContent(),
+        {{"status", {{"readyToUse", false}, {"error", {{"message", "disk on fire"}}}}}}, "status");
+  ASSERT_TRUE(WaitGroupError("disk on fire"));
+  EXPECT_FALSE(GetGroup().ready());
+  Write(GetGroupContent(), Merged(TakenGroup(), {{"status", {{"error", nullptr}}}}), "status");
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_EQ(GetGroup().error(), "");
+}
+
+TEST_F(GroupControllerTest, APersonsContentIsBound) {
+  cluster_.client.Add(Merged(MakeGroupContent("nightly", {}, ExistingGroup("group-7", {"snap-7"})),
+                             {{"metadata", {{"name", "by-hand"}}}}));
+  Begin();
+  AddGroup(
+      {{"spec",
+        {{"source", {{"selector", nullptr}, {"volumeGroupSnapshotContentName", "by-hand"}}}}}});
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return GetGroupContent("by-hand").group_uid() == "uid-nightly"; }));
+  Write(GetGroupContent("by-hand"),
+        {{"status", {{"volumeGroupSnapshotHandle", "group-7"}, {"readyToUse", true}}}}, "status");
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_EQ(GetGroup().content_name(), "by-hand");
+  EXPECT_TRUE(GetGroupContent("by-hand").has_finalizer(kGroupContentProtection));
+  // The person makes the members, too, which get the group as their owner.
+  Json content = MakeContent("monday", "", Existing("snap-7"));
+  content["metadata"]["name"] = "member-by-hand";
+  content["status"] = {
+      {"snapshotHandle", "snap-7"}, {"volumeGroupSnapshotHandle", "group-7"}, {"readyToUse", true}};
+  cluster_.Put(content);
+  Add({{"spec",
+        {{"source",
+          {{"persistentVolumeClaimName", nullptr},
+           {"volumeSnapshotContentName", "member-by-hand"}}}}}});
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().group_name(), "nightly");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return OwningGroup(Get()) == "nightly"; }));
+}
+
+TEST_F(GroupControllerTest, TheDeletionOfAGroupTakesItsContentAndItsMembers) {
+  TakeGroup();
+  DeleteGroup();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetGroupContent().deleting(); }));
+  EXPECT_EQ(GetGroupContent().annotation(kGroupBeingDeleted), "yes");
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return GetMember("pv-1").deleting() && GetMember("pv-2").deleting(); }));
+  EXPECT_TRUE(GetGroup().has_finalizer(kGroupBoundProtection));
+  EXPECT_TRUE(GetMember("pv-1").has_finalizer(kInGroupProtection));
+  Release(GetGroupContent());
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Group>("default", "nightly"); }));
+  for (const char* volume : {"pv-1", "pv-2"}) {
+    ASSERT_TRUE(cluster_.WaitUntil([&] { return GetMemberContent(volume).deleting(); }));
+    EXPECT_EQ(GetMemberContent(volume).annotation(kBeingDeleted), "yes");
+    Release(GetMemberContent(volume));
+  }
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Members().empty(); }));
+}
+
+TEST_F(GroupControllerTest, APolicyOfRetainKeepsTheContents) {
+  cluster_.client.Add(MakeGroupClass("group", {{"deletionPolicy", "Retain"}}));
+  TakeGroup();
+  DeleteGroup();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Group>("default", "nightly"); }));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Members().empty(); }));
+  EXPECT_FALSE(GetGroupContent().deleting());
+  EXPECT_EQ(GetGroupContent().annotation(kGroupBeingDeleted), "yes");
+  EXPECT_FALSE(GetMemberContent("pv-1").deleting());
+  EXPECT_EQ(GetMemberContent("pv-1").annotation(kBeingDeleted), "yes");
+}
+
+TEST_F(GroupControllerTest, AMemberGoesOnlyWithItsGroup) {
+  TakeGroup();
+  const Snapshot member = GetMember("pv-1");
+  ASSERT_TRUE(cluster_.client.Delete(Snapshot::kInfo, "default", member.name(), {}).ok());
+  EXPECT_TRUE(
+      cluster_.events.WaitFor("is not allowed as it belongs to group snapshot default/nightly"));
+  EXPECT_FALSE(GetMemberContent("pv-1").deleting());
+  EXPECT_TRUE(GetMember("pv-1").ready());
+}
+
+TEST_F(GroupControllerTest, AMemberThatIsBeingRestoredKeepsTheGroup) {
+  TakeGroup();
+  const std::string member = GetMember("pv-1").name();
+  cluster_.Put(MakeClaim("copy", {{"spec",
+                                   {{"dataSource",
+                                     {{"apiGroup", "snapshot.storage.k8s.io"},
+                                      {"kind", "VolumeSnapshot"},
+                                      {"name", member}}}}}}));
+  DeleteGroup();
+  ASSERT_TRUE(cluster_.events.WaitFor("Warning SnapshotDeletePending default/nightly"));
+  EXPECT_FALSE(GetGroupContent().deleting());
+  Write(cluster_.Get<Claim>("default", "copy"), {{"status", {{"phase", "Bound"}}}}, "status");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return GetGroupContent().deleting(); }));
+}
+
+// The parameter: how many steps another process had done when it ended.
+class InterruptedGroupTest : public GroupControllerTest,
+                             public ::testing::WithParamInterface<int> {};
+
+TEST_P(InterruptedGroupTest, IsFinished) {
+  const Json bound = {
+      {"metadata", {{"finalizers", {kGroupBoundProtection}}}},
+      {"status", {{"boundVolumeGroupSnapshotContentName", kGroupContent}, {"readyToUse", false}}}};
+  const int steps = GetParam();
+  AddGroup(steps >= 1 ? bound : Json());
+  cluster_.client.Add(MakeGroupContent("nightly", {"handle-pv-1", "handle-pv-2"}, TakenGroup()));
+  const std::string hash = Hash("pv-1");
+  if (steps >= 2) {
+    cluster_.Put(
+        MakeContent("member", "handle-pv-1",
+                    {{"metadata",
+                      {{"name", "snapcontent-" + hash},
+                       {"annotations", {{kGroupHandle, "group-1"}}},
+                       {"finalizers", nullptr}}},
+                     {"spec",
+                      {{"volumeSnapshotClassName", nullptr},
+                       {"volumeSnapshotRef", {{"name", "snapshot-" + hash}, {"uid", nullptr}}}}}}));
+  }
+  if (steps >= 3) {
+    Json member = MakeSnapshot("member");
+    member["metadata"]["name"] = "snapshot-" + hash;
+    member["metadata"]["finalizers"] = {kInGroupProtection};
+    member["metadata"]["ownerReferences"] = Json::array({OwnerReferenceTo(GetGroup())});
+    member["spec"] = {{"source", {{"persistentVolumeClaimName", "data"}}}};
+    cluster_.Put(member);
+  }
+  Begin();
+  ASSERT_TRUE(WaitGroupReady());
+  ASSERT_TRUE(WaitMembersReady());
+  EXPECT_THAT(Members(), SizeIs(2));
+  EXPECT_EQ(GetMember("pv-1").error(), "");
+  EXPECT_EQ(cluster_.events.Count("Warning"), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, InterruptedGroupTest, ::testing::Range(0, 4));
+
+// A cluster that ran the Go programs: Berth takes over and changes nothing that is ready.
+TEST_F(GroupControllerTest, WhatTheGoProgramMadeStaysReady) {
+  AddGroup({{"metadata", {{"finalizers", {kGroupBoundProtection}}}},
+            {"status",
+             {{"boundVolumeGroupSnapshotContentName", kGroupContent},
+              {"creationTime", "2026-01-01T00:00:01Z"},
+              {"readyToUse", true}}}});
+  cluster_.client.Add(MakeGroupContent("nightly", {"handle-pv-1", "handle-pv-2"}, TakenGroup()));
+  for (const char* volume : {"pv-1", "pv-2"}) {
+    const std::string hash = Hash(volume);
+    const std::string uid = fmt::format("uid-of-{}", volume);
+    cluster_.Put(
+        MakeContent("member", fmt::format("handle-{}", volume),
+                    {{"metadata",
+                      {{"name", "snapcontent-" + hash},
+                       {"annotations",
+                        {{"groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle", "group-1"}}}}},
+                     {"spec",
+                      {{"volumeSnapshotClassName", nullptr},
+                       {"volumeSnapshotRef",
+                        {{"kind", "VolumeSnapshot"}, {"name", "snapshot-" + hash}, {"uid", uid}}}}},
+                     {"status",
+                      {{"snapshotHandle", fmt::format("snap-{}", volume)},
+                       {"volumeGroupSnapshotHandle", "group-1"},
+                       {"creationTime", 1767225601000000000},
+                       {"restoreSize", 1 << 30},
+                       {"readyToUse", true}}}}));
+    Json member = MakeSnapshot("member");
+    member["metadata"] = {{"name", "snapshot-" + hash},
+                          {"namespace", "default"},
+                          {"uid", uid},
+                          {"finalizers", {kInGroupProtection, kSnapshotSourceProtection}},
+                          {"ownerReferences", Json::array({OwnerReferenceTo(GetGroup())})}};
+    member["spec"] = {{"source", {{"persistentVolumeClaimName", ""}}}};
+    member["status"] = {{"boundVolumeSnapshotContentName", "snapcontent-" + hash},
+                        {"creationTime", "2026-01-01T00:00:01Z"},
+                        {"restoreSize", "1Gi"},
+                        {"volumeGroupSnapshotName", "nightly"},
+                        {"readyToUse", true}};
+    cluster_.Put(member);
+  }
+  Begin();
+  // A snapshot after them shows that the controller has looked at them.
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Taken();
+  ASSERT_TRUE(WaitReady());
+  EXPECT_TRUE(GetGroup().ready());
+  EXPECT_TRUE(GetMember("pv-1").ready());
+  EXPECT_TRUE(GetMember("pv-2").ready());
+  for (const std::string& action : cluster_.client.ActionNames()) {
+    EXPECT_THAT(action, ::testing::AnyOf(HasSubstr("monday"), HasSubstr("persistentvolumeclaims")));
+  }
+  EXPECT_EQ(cluster_.events.Count("Warning"), 0);
+}
+
+TEST_F(SnapshotControllerTest, WithoutTheKindsOfGroupsSnapshotsAreTaken) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Taken();
+  EXPECT_TRUE(WaitReady());
+}
+
+}  // namespace
+}  // namespace berth::controllers::snapshotcontroller
