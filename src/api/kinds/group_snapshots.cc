@@ -1,5 +1,7 @@
 #include "api/kinds/group_snapshots.h"
 
+#include <fmt/format.h>
+
 namespace berth::api {
 
 namespace kinds {
@@ -29,9 +31,10 @@ const KindInfo kVolumeGroupSnapshot{.group = kGroupSnapshotGroup,
 }  // namespace kinds
 
 std::string OwningGroup(const VolumeSnapshot& snapshot) {
+  // Members that an older Go program made name a beta version of the kind.
+  const std::string group = fmt::format("{}/", kGroupSnapshotGroup);
   for (const OwnerReference& owner : snapshot.owner_references()) {
-    if (owner.kind == VolumeGroupSnapshot::kInfo.kind &&
-        owner.api_version == VolumeGroupSnapshot::kInfo.api_version()) {
+    if (owner.kind == VolumeGroupSnapshot::kInfo.kind && owner.api_version.starts_with(group)) {
       return owner.name;
     }
   }

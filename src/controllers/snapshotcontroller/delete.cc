@@ -62,7 +62,10 @@ SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot)
 
 StatusOr<api::VolumeSnapshotContent> SnapshotController::ContentOf(const Snapshot& snapshot) {
   std::string name = snapshot.source_content();
-  if (name.empty() && !OwningGroup(snapshot).empty()) name = MemberContentName(snapshot);
+  if (name.empty() && !OwningGroup(snapshot).empty()) {
+    name = snapshot.content_name();
+    if (name.empty()) name = MemberContentName(snapshot);
+  }
   if (name.empty()) name = ContentName(snapshot);
   const auto known = contents_.Get(name);
   // The API is asked, because the content may exist already, although the answer was lost.

@@ -368,6 +368,10 @@ TEST_F(GroupControllerTest, WhatTheGoProgramMadeStaysReady) {
                           {"uid", uid},
                           {"finalizers", {kInGroupProtection, kSnapshotSourceProtection}},
                           {"ownerReferences", Json::array({OwnerReferenceTo(GetGroup())})}};
+    if (uid == "uid-of-pv-2") {  // as a Go program of the beta made it
+      member["metadata"]["ownerReferences"][0]["apiVersion"] =
+          "groupsnapshot.storage.k8s.io/v1beta2";
+    }
     member["spec"] = {{"source", {{"persistentVolumeClaimName", ""}}}};
     member["status"] = {{"boundVolumeSnapshotContentName", "snapcontent-" + hash},
                         {"creationTime", "2026-01-01T00:00:01Z"},
