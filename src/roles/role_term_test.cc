@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/metrics.h"
-#include "controllers/fake_snapshots.h"
+#include "controllers/fake_group_snapshots.h"
 #include "controllers/names.h"
 
 namespace berth::roles {
@@ -73,6 +73,17 @@ class RoleTermTest : public testing::Test {
         name, {{"metadata",
                 {{"annotations", {{std::string(controllers::kStorageProvisioner), kDriver}}}}}}));
   }
+  // Binds the claim to the volume that the provisioner made for it.
+  void Bind(const std::string& name, const Json& more = nullptr) {
+    const std::string volume_name = fmt::format("pvc-uid-{}", name);
+    auto volume = cluster_.Get<Volume>("", volume_name);
+    volume.mutable_json().merge_patch(controllers::BoundVolume(name));
+    cluster_.client.Add(volume);
+    auto claim = cluster_.Get<api::PersistentVolumeClaim>("default", name);
+    claim.mutable_json().merge_patch(
+        controllers::Merged(controllers::BoundClaim(volume_name), more));
+    cluster_.client.Add(claim);
+  }
   // For what is no change of the API's.
   static bool Eventually(const std::function<bool()>& condition) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -108,16 +119,48 @@ TEST_F(RoleTermTest, WithoutTheKindsOfSnapshotsTheOthersWorkAndTheSnapshotsFollo
   // An administrator installs them.
   controllers::ServeSnapshots(cluster_.client);
   cluster_.client.Add(controllers::MakeSnapshotClass("snap"));
-  auto volume = cluster_.Get<Volume>("", "pvc-uid-data");
-  volume.mutable_json().merge_patch(controllers::BoundVolume("data"));
-  cluster_.client.Add(volume);
-  auto claim = cluster_.Get<api::PersistentVolumeClaim>("default", "data");
-  claim.mutable_json().merge_patch(controllers::BoundClaim("pvc-uid-data"));
-  cluster_.client.Add(claim);
+  Bind("data");
   cluster_.client.Add(controllers::MakeSnapshot("monday"));
   EXPECT_TRUE(cluster_.client.WaitUntil(
       [&] { return cluster_.Get<api::VolumeSnapshot>("default", "monday").ready(); },
       std::chrono::seconds(30)));
+  End();
+  EXPECT_THAT(rights_.refused(), IsEmpty());
+}
+
+TEST_F(RoleTermTest, AGroupIsTakenAndDeletedByBothRolesOnceItsKindsAreThere) {
+  Begin({"provisioner", "snapshotter", "snapshot-controller"});
+  for (const char* name : {"data", "log"}) {
+    Claim(name);
+    ASSERT_TRUE(WaitVolume(fmt::format("pvc-uid-{}", name)));
+    Bind(name, {{"metadata", {{"labels", {{"app", "db"}}}}}});
+  }
+  // An administrator installs them.
+  controllers::ServeGroups(cluster_.client);
+  cluster_.client.Add(controllers::MakeGroupClass("group"));
+  cluster_.client.Add(controllers::MakeGroup("nightly"));
+  const auto snapshots = [&] { return cluster_.client.PeekAll(api::VolumeSnapshot::kInfo); };
+  ASSERT_TRUE(cluster_.client.WaitUntil(
+      [&] {
+        size_t ready = 0;
+        for (const Json& snapshot : snapshots()) ready += api::VolumeSnapshot(snapshot).ready();
+        return ready == 2 && cluster_.Get<api::VolumeGroupSnapshot>("default", "nightly").ready();
+      },
+      std::chrono::seconds(30)));
+  EXPECT_EQ(driver_->state().SnapshotIds().size(), 2U);
+
+  ASSERT_TRUE(
+      cluster_.client.Delete(api::kinds::kVolumeGroupSnapshot, "default", "nightly", {}).ok());
+  EXPECT_TRUE(cluster_.client.WaitUntil(
+      [&] {
+        return snapshots().empty() && cluster_.client.PeekAll(Content::kInfo).empty() &&
+               cluster_.client.PeekAll(api::kinds::kVolumeGroupSnapshotContent).empty() &&
+               cluster_.client.PeekAll(api::kinds::kVolumeGroupSnapshot).empty();
+      },
+      std::chrono::seconds(30)));
+  EXPECT_THAT(driver_->state().SnapshotIds(), IsEmpty());
+  EXPECT_THAT(driver_->state().GroupIds(), IsEmpty());
+  EXPECT_EQ(driver_->script().Count("DeleteSnapshot"), 0);
   End();
   EXPECT_THAT(rights_.refused(), IsEmpty());
 }
@@ -136,12 +179,7 @@ TEST_F(RoleTermTest, CountsVolumesAndSnapshots) {
   EXPECT_TRUE(has("controller_persistentvolumeclaim_provision_failed_total" + claim + " 1\n"));
   EXPECT_TRUE(
       has("controller_persistentvolumeclaim_provision_duration_seconds_count" + claim + " 1\n"));
-  auto volume = cluster_.Get<Volume>("", "pvc-uid-data");
-  volume.mutable_json().merge_patch(controllers::BoundVolume("data"));
-  cluster_.client.Add(volume);
-  auto bound = cluster_.Get<api::PersistentVolumeClaim>("default", "data");
-  bound.mutable_json().merge_patch(controllers::BoundClaim("pvc-uid-data"));
-  cluster_.client.Add(bound);
+  Bind("data");
   cluster_.client.Add(controllers::MakeSnapshot("monday"));
   EXPECT_TRUE(
       has(fmt::format("snapshot_controller_operation_total_seconds_count{{driver_name=\"{}"
@@ -150,7 +188,7 @@ TEST_F(RoleTermTest, CountsVolumesAndSnapshots) {
                       kDriver)));
   EXPECT_TRUE(has("snapshot_controller_operations_in_flight 0\n"));
 
-  volume = cluster_.Get<Volume>("", "pvc-uid-data");
+  auto volume = cluster_.Get<Volume>("", "pvc-uid-data");
   volume.Set({"status", "phase"}, "Released");
   cluster_.client.Remove(api::PersistentVolumeClaim::kInfo, "default", "data");
   cluster_.client.Add(volume);

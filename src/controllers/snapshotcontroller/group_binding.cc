@@ -77,6 +77,7 @@ GroupController::Outcome GroupController::BindDynamic(const Group& group) {
     return classed.ok() ? TakeGroup(*classed, **group_class) : AfterApi(classed.status());
   }
   if (group_class.ok()) return TakeGroup(group, **group_class);
+  if (OfApi(group_class.status())) return AfterApi(group_class.status());
   const std::string why(base::Message(group_class.status()));
   if (group.class_name().empty()) {
     return Fail(group, "SetDefaultGroupSnapshotClassFailed",
@@ -87,7 +88,7 @@ GroupController::Outcome GroupController::BindDynamic(const Group& group) {
 }
 
 StatusOr<std::shared_ptr<const api::VolumeGroupSnapshotClass>> GroupController::ClassOf(
-    const Group& group) const {
+    const Group& group) {
   if (const std::string name = group.class_name(); !name.empty()) {
     auto named = classes_.Get(name);
     if (named != nullptr) return named;
@@ -95,11 +96,11 @@ StatusOr<std::shared_ptr<const api::VolumeGroupSnapshotClass>> GroupController::
                  "volumegroupsnapshotclass.groupsnapshot.storage.k8s.io \"{}\" not found", name);
   }
   ASSIGN_OR_RETURN(const Volumes volumes, VolumesOf(group));
-  if (!volumes.front()->has_csi()) {
+  if (!volumes.front().has_csi()) {
     return Error(StatusCode::kInvalidArgument,
                  "snapshotting non-CSI volumes is not supported, group snapshot:{}", group.key());
   }
-  const std::string driver = volumes.front()->csi().driver();
+  const std::string driver = volumes.front().csi().driver();
   std::vector<std::shared_ptr<const Class>> defaults;
   for (auto& candidate : classes_.List()) {
     if (candidate->driver() == driver && candidate->annotation(kDefaultGroupClass) == "true") {
@@ -114,32 +115,45 @@ StatusOr<std::shared_ptr<const api::VolumeGroupSnapshotClass>> GroupController::
                defaults.size());
 }
 
-StatusOr<GroupController::Volumes> GroupController::VolumesOf(const Group& group) const {
+StatusOr<GroupController::Claims> GroupController::ListClaims(const Group& group) {
   ASSIGN_OR_RETURN(const api::LabelSelector selector,
                    api::LabelSelector::FromJson(*group.selector()));
-  std::vector<std::shared_ptr<const api::PersistentVolumeClaim>> claims = claims_.List();
-  std::erase_if(claims, [&](const auto& claim) {
-    return claim->ns() != group.ns() || !selector.Matches(claim->labels());
-  });
+  Claims claims;
+  kube::ListOptions options;
+  do {
+    ASSIGN_OR_RETURN(kube::ListResult page,
+                     context_.client.List(Claims::value_type::kInfo, group.ns(), options));
+    for (Json& item : page.items) {
+      Claims::value_type claim(std::move(item));
+      if (selector.Matches(claim.labels())) claims.push_back(std::move(claim));
+    }
+    options.continue_token = page.continue_token;
+  } while (!options.continue_token.empty());
+  std::sort(claims.begin(), claims.end(),
+            [](const auto& a, const auto& b) { return a.name() < b.name(); });
+  return claims;
+}
+
+StatusOr<GroupController::Volumes> GroupController::VolumesOf(const Group& group) {
+  ASSIGN_OR_RETURN(const Claims claims, ListClaims(group));
   if (claims.empty()) {
     return Error(StatusCode::kNotFound,
                  "label selector {} for group snapshot not applied to any PVC",
                  FormatSelector(*group.selector()));
   }
-  std::sort(claims.begin(), claims.end(),
-            [](const auto& a, const auto& b) { return a->name() < b->name(); });
   Volumes volumes;
-  for (const auto& claim : claims) {
-    if (claim->phase() != "Bound") {
+  for (const api::PersistentVolumeClaim& claim : claims) {
+    if (claim.phase() != "Bound") {
       return Error(StatusCode::kFailedPrecondition,
                    "the PVC {} is not yet bound to a PV, will not attempt to take a group snapshot",
-                   claim->name());
+                   claim.name());
     }
-    auto volume = volumes_.Get(claim->volume_name());
-    if (volume == nullptr || !volume->has_claim_ref() || !RefersTo(*volume, *claim)) {
+    StatusOr<Volume> volume = kube::Get<Volume>(context_.client, "", claim.volume_name());
+    if (!volume.ok() && OfApi(volume.status())) return volume.status();
+    if (!volume.ok() || !volume->has_claim_ref() || !RefersTo(*volume, claim)) {
       return Error(StatusCode::kFailedPrecondition, "claim in dataSource not bound or invalid");
     }
-    volumes.push_back(std::move(volume));
+    volumes.push_back(*std::move(volume));
   }
   return volumes;
 }
@@ -173,24 +187,24 @@ StatusOr<api::VolumeGroupSnapshotContent> GroupController::NewContent(const Grou
                            "CreateGroupSnapshotContentFailed", why);
   };
   Json handles = Json::array();
-  for (const auto& volume : volumes) {
-    if (!volume->has_csi()) {
-      refuse(fmt::format("Cannot snapshot a non-CSI volume: {}", volume->name()));
+  for (const Volume& volume : volumes) {
+    if (!volume.has_csi()) {
+      refuse(fmt::format("Cannot snapshot a non-CSI volume: {}", volume.name()));
       return Error(StatusCode::kInvalidArgument,
                    "cannot snapshot a non-CSI volume for group snapshot {}: {}", group.key(),
-                   volume->name());
+                   volume.name());
     }
-    if (const std::string driver = volume->csi().driver(); driver != group_class.driver()) {
+    if (const std::string driver = volume.csi().driver(); driver != group_class.driver()) {
       const std::string why =
           fmt::format("Volume CSI driver ({}) mismatch with VolumeGroupSnapshotClass ({}) {}: {}",
-                      driver, group_class.driver(), group.key(), volume->name());
+                      driver, group_class.driver(), group.key(), volume.name());
       refuse(why);
       return Error(StatusCode::kInvalidArgument,
                    "snapshot controller failed to update {} on API "
                    "server: {}",
                    group.key(), why);
     }
-    handles.push_back(volume->csi().volume_handle());
+    handles.push_back(volume.csi().volume_handle());
   }
   Content content;
   content.Set({"apiVersion"}, Content::kInfo.api_version());

@@ -40,7 +40,6 @@ GroupController::GroupController(const Context& context, const Options& options)
       classes_(context.informers.OfOptional<Class>()),
       snapshots_(context.informers.Of<api::VolumeSnapshot>()),
       claims_(context.informers.Of<api::PersistentVolumeClaim>()),
-      volumes_(context.informers.Of<Volume>()),
       members_(context),
       group_workers_(MakeQueueOptions("groupsnapshots", options.workers, options, context),
                      [this](const std::string& key) { return SyncGroup(key); }),

@@ -55,7 +55,8 @@ class GroupController {
   using Content = api::VolumeGroupSnapshotContent;
   using Class = api::VolumeGroupSnapshotClass;
   using Volume = api::PersistentVolume;
-  using Volumes = std::vector<std::shared_ptr<const Volume>>;
+  using Volumes = std::vector<Volume>;
+  using Claims = std::vector<api::PersistentVolumeClaim>;
 
   void AddHandlers();
   Outcome SyncGroup(const std::string& key);
@@ -65,11 +66,14 @@ class GroupController {
   Outcome BindDynamic(const Group& group);
   Outcome BindExisting(const Group& group);
   // As SnapshotController::ClassOf.
-  base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Group& group) const;
+  base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Group& group);
+  // The claims that the group selects, by their names. The API is asked, because a claim that the
+  // copy does not show yet would be missing from the group for ever.
+  base::StatusOr<Claims> ListClaims(const Group& group);
   // The volumes of the claims that the group selects, by the names of the claims. NOT_FOUND: it
   // selects none. FAILED_PRECONDITION: a claim is not bound. INVALID_ARGUMENT: a malformed
   // selector.
-  base::StatusOr<Volumes> VolumesOf(const Group& group) const;
+  base::StatusOr<Volumes> VolumesOf(const Group& group);
   Outcome TakeGroup(const Group& group, const Class& group_class);
   base::StatusOr<Content> NewContent(const Group& group, const Class& group_class,
                                      const Volumes& volumes);
@@ -94,7 +98,6 @@ class GroupController {
   kube::Informer<Class>& classes_;
   kube::Informer<api::VolumeSnapshot>& snapshots_;
   kube::Informer<api::PersistentVolumeClaim>& claims_;
-  kube::Informer<Volume>& volumes_;
   GroupMembers members_;
   base::KeyedWorkers group_workers_;
   base::KeyedWorkers content_workers_;
