@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "blockagent/attachments.h"
 #include "blockagent/fake_site.h"
 #include "platform/file_systems/file_system.h"
+#include "platform/processes/capabilities.h"
 
 namespace berth::blockagent {
 namespace {
@@ -48,12 +50,7 @@ class AttachmentsTest : public testing::Test {
   }
 
   // What the kernel wants of who grows an ext4 that is mounted.
-  static bool MayGrowMounted() {
-    constexpr int kSysResource = 24;
-    const std::string status = *platform::ReadFile("/proc/self/status");
-    const size_t at = status.find("CapEff:");
-    return (std::stoull(status.substr(at + 7), nullptr, 16) >> kSysResource & 1) != 0;
-  }
+  static bool MayGrowMounted() { return platform::HasCapability(CAP_SYS_RESOURCE); }
 
   FakeSite site_;
 };

@@ -10,6 +10,7 @@
 #include "base/files/whole_file.h"
 #include "cli/doctor/check.h"
 #include "platform/mounts/mounter.h"
+#include "platform/processes/capabilities.h"
 
 namespace berth::cli::doctor {
 namespace {
@@ -127,11 +128,7 @@ void CheckKernel(const Machine& machine, Findings& out) {
 }
 
 void CheckCapabilities(const Machine& machine, Findings& out) {
-  std::istringstream status(ReadText(machine.root + "/proc/self/status"));
-  uint64_t effective = 0;
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("CapEff:")) effective = std::strtoull(line.c_str() + 7, nullptr, 16);
-  }
+  const std::string status = ReadText(machine.root + "/proc/self/status");
   if (!machine.is_root) {
     out.push_back({"rights", "root", Verdict::kNote,
                    "this is not root: run 'berth doctor' as root to see what 'berth up' may do",
@@ -153,7 +150,7 @@ void CheckCapabilities(const Machine& machine, Findings& out) {
        "ext4 cannot grow while it is mounted, only for its next pod"},
   };
   for (const Wanted& wanted : kWanted) {
-    const bool has = (effective >> wanted.number & 1) != 0;
+    const bool has = platform::HasCapabilityIn(status, wanted.number);
     out.push_back(
         {"rights", wanted.name,
          has             ? Verdict::kOk

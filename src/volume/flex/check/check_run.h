@@ -64,6 +64,7 @@ class CheckRun {
   bool WriteData(const Use& use);
   void CheckData(const Use& use);
   void CheckExpand(const Use& use);
+  bool CanGrowMounted(const std::string& folder);
   void CheckReadOnly();
   void CheckFailingMount();
   void CheckUnmountOfNothing();

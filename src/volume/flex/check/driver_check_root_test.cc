@@ -2,12 +2,14 @@
 // (tests/flex/wrong), which says in its third line by what it is to be found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "platform/files/fake_temp_folder.h"
+#include "platform/processes/capabilities.h"
 #include "volume/flex/check/driver_check.h"
 
 namespace berth::volume {
@@ -40,13 +42,15 @@ class DriverCheckRootTest : public testing::Test {
     // A wrong driver may write beside itself.
     fs::copy(Source() / "tests/flex", folder_ / "flex", fs::copy_options::recursive);
   }
-  DriverCheckReport Check(const std::string& executable, const std::string& driver) {
-    DriverCheckOptions options{.executable = executable,
-                               .driver = driver,
-                               // The least that XFS is made on.
-                               .options = {{"folder", "{scratch}"}, {"size", "320M"}},
-                               .fs_type = "xfs",
-                               .scratch = folder_.path()};
+  DriverCheckReport Check(const std::string& executable, const std::string& driver,
+                          const std::string& fs_type = "xfs") {
+    DriverCheckOptions options{
+        .executable = executable,
+        .driver = driver,
+        // 320M is the least that XFS is made on.
+        .options = {{"folder", "{scratch}"}, {"size", fs_type == "xfs" ? "320M" : "64M"}},
+        .fs_type = fs_type,
+        .scratch = folder_.path()};
     // On a machine that is busy none is too slow but those that are meant to be.
     options.slow_init = std::chrono::hours(1);
     if (executable.ends_with("/init_is_slow")) options.slow_init = std::chrono::milliseconds(500);
@@ -83,6 +87,18 @@ TEST_F(DriverCheckRootTest, AShellDriverThatAttachesIsRight) {
                            "expandfs", "unmountdevice", "detach"}) {
     EXPECT_THAT(report.calls, Contains(call));
   }
+}
+
+TEST_F(DriverCheckRootTest, WhatTheMachineForbidsIsNoFaultOfTheDriver) {
+  const auto report =
+      Check(Source() / "examples/flexvolume/images/images", "example.com/images", "ext4");
+  EXPECT_THAT(Faults(report), IsEmpty());
+  if (platform::HasCapability(CAP_SYS_RESOURCE)) {
+    EXPECT_THAT(Rules(report), IsEmpty());
+    return;
+  }
+  EXPECT_THAT(Rules(report), testing::ElementsAre("lacks-capability expandfs"));
+  EXPECT_THAT(report.findings[0].words, testing::HasSubstr("CAP_SYS_RESOURCE"));
 }
 
 TEST_F(DriverCheckRootTest, AStaticDriverThatDoesNotAttachIsRight) {
