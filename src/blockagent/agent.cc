@@ -140,8 +140,8 @@ class AgentImpl : public Agent {
 
   Status Health() const override {
     if (service_ != nullptr && service_->ready()) return base::OkStatus();
-    return Error(StatusCode::kUnavailable, "the driver in {} has not made its handshake yet",
-                 Quote(plugin_folder_));
+    return Error(StatusCode::kUnavailable, "the driver in {} has not made its handshake yet{}",
+                 Quote(plugin_folder_), hint_);
   }
 
   Attachments& attachments() override { return *attachments_; }
@@ -191,8 +191,18 @@ class AgentImpl : public Agent {
     if (plugin_folder_.empty()) {
       ASSIGN_OR_RETURN(const volume::PluginFolder found,
                        volume::FindPluginFolder(options_.host_root));
-      LOG_INFO("the kubelet looks for drivers in '{}': {}", found.path, found.why);
       plugin_folder_ = found.path;
+      if (found.known) {
+        LOG_INFO("the kubelet looks for drivers in '{}': {}", found.path, found.why);
+      } else {
+        hint_ =
+            "; the folder is a guess, because the kubelet's settings were not found: if the "
+            "kubelet "
+            "looks elsewhere (volumePluginDir in its configuration), give this agent "
+            "--volume-plugin-dir";
+        LOG_WARNING("the kubelet's folder of drivers is not known, and '{}' is taken: {}{}",
+                    found.path, found.why, hint_);
+      }
     }
     ASSIGN_OR_RETURN(const std::string content,
                      ReadDriverWithTrailer(options_.driver_executable, socket));
@@ -209,6 +219,7 @@ class AgentImpl : public Agent {
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   std::string plugin_folder_;
+  std::string hint_;  // what to do if the folder is not the kubelet's
   base::UniqueFd lock_;
   std::unique_ptr<Attachments> attachments_;
   std::optional<NodeCleanupWorker> cleanup_worker_;

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "platform/files/durable_file.h"
+#include "volume/flex/kubelet_process.h"
 
 namespace berth::volume {
 namespace {
@@ -59,42 +59,22 @@ bool CanBeMade(std::string path) {
   return access("/", W_OK) == 0;
 }
 
-// The value after `name` and one of "=", ": " in a line that is no comment; quotes are removed.
-std::optional<std::string> ValueOf(std::string_view text, std::string_view name) {
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    const size_t first = line.find_first_not_of(" \t");
-    const size_t at = line.find(name);
-    if (first == line.npos || line[first] == '#' || at == line.npos) continue;
-    std::string_view value = line.substr(at + name.size());
-    const size_t begin = value.find_first_not_of(" \t=:\"'");
-    if (begin == 0 || begin == value.npos || value[begin] != '/') continue;
-    value = value.substr(begin);
-    value = value.substr(0, value.find_first_of(" \t\"'\r,\\"));
-    return std::string(base::TrimSlashes(value));
-  }
-  return std::nullopt;
-}
-
 std::optional<PluginFolder> Told(const std::string& root) {
   for (const std::string_view file : kToldIn) {
     const auto text = platform::ReadFile(root + std::string(file), kLargestFile);
     if (!text.ok()) continue;
     for (const std::string_view name : {"volume-plugin-dir", "volumePluginDir"}) {
-      const auto value = ValueOf(*text, name);
-      if (value.has_value()) {
-        return PluginFolder{*value, fmt::format("the kubelet was told so in {}", Quote(file))};
+      const std::string value = FindFolderSetting(*text, name);
+      if (!value.empty()) {
+        return PluginFolder{value, fmt::format("the kubelet was told so in {}", Quote(file))};
       }
     }
   }
   return std::nullopt;
 }
 
-}  // namespace
-
-base::StatusOr<PluginFolder> FindPluginFolder(const std::string& root) {
-  if (auto told = Told(root)) return *std::move(told);
+// The folder that nodes of this kind usually have.
+base::StatusOr<PluginFolder> GuessFolder(const std::string& root) {
   const auto below = [&root](std::string_view path) { return root + std::string(path); };
   if (IsFolder(below(kK0sData)) && CanBeMade(below(kK0s))) {
     return PluginFolder{std::string(kK0s), "k0s has its drivers there"};
@@ -115,6 +95,28 @@ base::StatusOr<PluginFolder> FindPluginFolder(const std::string& root) {
                      "neither '{}' nor '{}' can be written: name the kubelet's folder by "
                      "--volume-plugin-dir",
                      kDefault, kWritable[0]);
+}
+
+}  // namespace
+
+base::StatusOr<PluginFolder> FindPluginFolder(const std::string& root) {
+  const auto running = AskKubeletProcess(root);
+  if (running.ok() && !running->path.empty()) return PluginFolder{running->path, running->why};
+  if (running.ok()) {
+    if (CanBeMade(root + std::string(kDefault))) {
+      return PluginFolder{std::string(kDefault),
+                          "it is the kubelet's default, and " + running->why};
+    }
+    return base::Error(base::StatusCode::kFailedPrecondition,
+                       "the kubelet looks for drivers in its default folder '{}', which cannot be "
+                       "written: give the kubelet another one (volumePluginDir)",
+                       kDefault);
+  }
+  if (auto told = Told(root)) return *std::move(told);
+  ASSIGN_OR_RETURN(PluginFolder guessed, GuessFolder(root));
+  guessed.known = false;
+  guessed.why += fmt::format(" ({})", base::Message(running.status()));
+  return guessed;
 }
 
 }  // namespace berth::volume

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "platform/files/fake_temp_folder.h"
 
@@ -21,6 +23,16 @@ class PluginFolderTest : public testing::Test {
   void Write(const std::string& path, std::string_view text) {
     fs::create_directories(fs::path(root_.path() + path).parent_path());
     std::ofstream(root_.path() + path) << text;
+  }
+  // Shows a process in the node's /proc.
+  void Run(int pid, const std::string& name, const std::vector<std::string>& words,
+           const std::string& status = "") {
+    const std::string process = fmt::format("/proc/{}", pid);
+    Write(process + "/comm", name + "\n");
+    Write(process + "/status", "Name:\t" + name + "\n" + status);
+    std::string line;
+    for (const std::string& word : words) line += word + '\0';
+    Write(process + "/cmdline", line);
   }
   void MakeFolder(const std::string& path) { fs::create_directories(root_.path() + path); }
   // Root may write everywhere, but not make a folder below a file.
@@ -68,6 +80,55 @@ TEST_F(PluginFolderTest, IgnoresAValueThatIsNoPath) {
   EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
   Write("/etc/default/kubelet", "ARGS=--volume-plugin-dirs=/x\n");
   EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
+}
+
+TEST_F(PluginFolderTest, IsWhatTheRunningKubeletHas) {
+  // The file is that of a kubelet that ran before.
+  Write("/var/lib/kubelet/config.yaml", "volumePluginDir: /opt/old\n");
+  Run(7, "kubelet", {"/usr/bin/kubelet", "--v=2", "--volume-plugin-dir=/opt/now/"});
+  Run(8, "bash", {"bash", "--volume-plugin-dir=/opt/other"});
+  EXPECT_EQ(Found(), "/opt/now");
+  Run(7, "kubelet", {"/usr/bin/kubelet", "-volume-plugin-dir", "/opt/then"});
+  EXPECT_EQ(Found(), "/opt/then");
+}
+
+TEST_F(PluginFolderTest, IsWhatTheConfigurationOfTheRunningKubeletSays) {
+  Run(7, "kubelet", {"kubelet", "--config=/srv/kubelet.yaml", "--config-dir=/srv/conf.d"});
+  EXPECT_THAT(Found(), HasSubstr("/usr/libexec/kubernetes")) << "nothing can be read yet";
+  EXPECT_FALSE(FindPluginFolder(root_.path())->known);
+  Write("/srv/kubelet.yaml", "kind: KubeletConfiguration\nvolumePluginDir: /opt/one\n");
+  Write("/srv/conf.d/10-a.conf", "volumePluginDir: /opt/two\n");
+  Write("/srv/conf.d/20-b.conf", "maxPods: 3\n");
+  Write("/srv/conf.d/30-c.yaml", "volumePluginDir: /opt/three\n");
+  EXPECT_EQ(Found(), "/opt/two");
+  fs::remove(root_.path() + "/srv/conf.d/10-a.conf");
+  EXPECT_EQ(Found(), "/opt/one");
+}
+
+TEST_F(PluginFolderTest, IsTheDefaultIfTheRunningKubeletNamesNone) {
+  Write("/etc/default/kubelet", "ARGS=--volume-plugin-dir=/opt/unused\n");
+  Run(7, "kubelet", {"kubelet", "--v=2"});
+  EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
+  EXPECT_TRUE(FindPluginFolder(root_.path())->known);
+  MakeUsrUnwritable();
+  EXPECT_THAT(Found(), HasSubstr("give the kubelet another one"));
+}
+
+TEST_F(PluginFolderTest, AKubeletInAContainerOfTheNodeDoesNotCount) {
+  Run(7, "kubelet", {"kubelet", "--volume-plugin-dir=/opt/kind"}, "NSpid:\t7\t1\n");
+  EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
+  Run(9, "kubelet", {"kubelet", "--volume-plugin-dir=/opt/node"}, "NSpid:\t9\n");
+  EXPECT_EQ(Found(), "/opt/node");
+}
+
+TEST_F(PluginFolderTest, SaysThatItGuesses) {
+  const auto guessed = FindPluginFolder(root_.path());
+  ASSERT_TRUE(guessed.ok()) << guessed.status();
+  EXPECT_FALSE(guessed->known);
+  EXPECT_THAT(guessed->why, HasSubstr("no process 'kubelet' runs"));
+  Run(7, "kubelet", {"kubelet", "--volume-plugin-dir=/opt/a"});
+  Run(8, "kubelet", {"kubelet", "--volume-plugin-dir=/opt/b"});
+  EXPECT_THAT(FindPluginFolder(root_.path())->why, HasSubstr("two kubelets run on this node"));
 }
 
 TEST_F(PluginFolderTest, KnowsK0s) {

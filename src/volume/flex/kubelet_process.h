@@ -1,0 +1,26 @@
+// What the kubelet that runs on a node says about its folder of Flexvolume drivers: in its command
+// line, and in the configuration files that the command line names. The command line counts first,
+// as for the kubelet.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace berth::volume {
+
+struct KubeletFolder {
+  std::string path;  // empty: neither says anything, so that the kubelet has its default
+  std::string why;   // for people
+};
+
+// `root` is the path of the node's root folder ("" for this process's own), whose /proc shows the
+// node's processes. NOT_FOUND: no kubelet runs as a process of its own there. FAILED_PRECONDITION:
+// its configuration cannot be read, or two kubelets have different folders.
+base::StatusOr<KubeletFolder> AskKubeletProcess(const std::string& root);
+
+// The path after `name` and one of "=", ": " in a line that is no comment, without quotes and
+// slashes at its end. Empty: there is none.
+std::string FindFolderSetting(std::string_view text, std::string_view name);
+
+}  // namespace berth::volume
