@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "platform/files/durable_file.h"
+#include "rpc/socket_file.h"
 #include "rpc/unix_socket.h"
 
 namespace berth::blockagent {
@@ -36,6 +37,8 @@ class DriverServiceImpl : public DriverService {
       stopping_ = true;
       changed_.NotifyAll();
     }
+    // First, so that drivers wait for the next agent in place of calling one that ends.
+    socket_file_ = rpc::SocketFile();
     server_.reset();
   }
 
@@ -43,6 +46,7 @@ class DriverServiceImpl : public DriverService {
     ASSIGN_OR_RETURN(const std::string path, rpc::SocketPath(options_.socket));
     RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(path)), 0755));
     ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(path));
+    socket_file_ = rpc::SocketFile(path);
     const auto method = [this](Status (DriverServiceImpl::*answer)(const ipc::Message&, Deadline)) {
       return [this, answer](const ipc::Request& request) -> StatusOr<ipc::Message> {
         RETURN_IF_ERROR(CheckVersion(request.message));
@@ -148,6 +152,7 @@ class DriverServiceImpl : public DriverService {
   base::CondVar changed_;
   bool ready_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  rpc::SocketFile socket_file_;
   std::optional<ipc::Server> server_;
 };
 

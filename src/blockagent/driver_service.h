@@ -35,7 +35,7 @@ class DriverService {
   // FAILED_PRECONDITION: another process listens at the socket, or the path is not a socket.
   // INVALID_ARGUMENT: the path cannot be a socket's (rpc/unix_socket.h).
   static base::StatusOr<std::unique_ptr<DriverService>> Start(DriverServiceOptions options);
-  // Accepts no more requests, and waits for those that run.
+  // Removes the socket, accepts no more requests, and waits for those that run.
   virtual ~DriverService() = default;
 
   // Whether the kubelet has called the driver's init, with the right version.

@@ -15,6 +15,7 @@
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
 #include "platform/files/selinux.h"
+#include "rpc/socket_file.h"
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"
 
@@ -130,6 +131,7 @@ class CrustHandlerImpl final : public CrustHandler {
       RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(socket)), 0755));
     }
     ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options.oci_socket));
+    oci_file_ = rpc::SocketFile(options.oci_socket);
     oci_server_.emplace(ipc::Server::Options{.name = "crust-oci",
                                              .listener = std::move(listener),
                                              .methods = MakeOciMethods(*handler_),
@@ -148,6 +150,7 @@ class CrustHandlerImpl final : public CrustHandler {
   std::optional<base::WorkerPool> publishes_;
   std::unique_ptr<grpc::Service> service_;
   std::optional<ipc::Server> oci_server_;
+  rpc::SocketFile oci_file_;
   std::unique_ptr<rpc::UnixServer> server_;
 };
 

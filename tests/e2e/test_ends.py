@@ -1,4 +1,4 @@
-"""Every orderly end is soon over, whatever streams, calls and mounts are open, and a successor starts.
+"""Every orderly end is soon over, whatever streams, calls and mounts are open; it leaves no socket, and a successor starts.
 
 The product's own bound is ten seconds. The tests allow more, because they run beside others, and print the time.
 """
@@ -37,6 +37,11 @@ def end(process, what):
     except subprocess.TimeoutExpired:
         pytest.fail(f"{what} did not end within {PATIENCE} s of SIGTERM")
     print(f"{what} ended {time.monotonic() - begin:.2f} s after SIGTERM")
+
+
+def expect_no_socket(folder):
+    """Lock files stay: who waits for the lock of a removed file would hold it beside the owner of the next file."""
+    assert not [path for path in folder.rglob("*") if path.is_socket()], "who ended left its socket"
 
 
 @contextlib.contextmanager
@@ -146,6 +151,7 @@ def test_a_half_sent_request_keeps_no_berth_from_ending(berth):
     with half_sent(berth.data / "api.sock"):
         process, berth.process = berth.process, None
         end(process, "'berth up' with a half-sent request")
+    expect_no_socket(berth.data)
     berth.start()
 
 
@@ -254,6 +260,7 @@ def test_a_silent_connection_keeps_no_csi_driver_from_ending(folder):
         wait_for("the driver to listen", (folder / "csi.sock").exists)
         with half_sent(folder / "csi.sock"):
             end(role.process, "'berth csi-driver' with a half-sent request")
+        expect_no_socket(folder)
     finally:
         role.stop()
 
@@ -265,6 +272,7 @@ def test_a_silent_connection_keeps_no_crust_handler_from_ending(folder):
         with half_sent(handler.socket), half_sent(handler.folder / "oci.sock"):
             process, handler.process = handler.process, None
             end(process, "'berth crust-handler' with half-sent requests")
+        expect_no_socket(folder)
     finally:
         handler.clear()
 
@@ -277,6 +285,7 @@ def test_a_silent_connection_keeps_no_block_agent_from_ending(berth, folder):
         wait_for("the agent to listen", lambda: agent.socket.exists() or agent.process.poll() is not None)
         with half_sent(agent.socket):
             end(agent.process, "'berth block-agent' with a half-sent request")
+        expect_no_socket(folder)
     finally:
         agent.kill()
 
@@ -306,6 +315,7 @@ def test_a_silent_connection_keeps_no_role_of_a_node_from_ending(folder, runtime
         assert path.exists(), process.log()
         with half_sent(path):
             end(process.process, f"'berth {role}' with a half-sent request")
+        expect_no_socket(folder)
     finally:
         process.stop()
 

@@ -7,6 +7,7 @@
 #include "cmd/berth/commands.h"
 #include "cmd/berth/signals.h"
 #include "platform/limits.h"
+#include "rpc/socket_file.h"
 #include "rpc/unix_socket.h"
 
 namespace berth::cmd {
@@ -16,9 +17,11 @@ namespace proxy = block::proxy;
 
 base::Status ServeIoProxy(const proxy::Exports::Options& options, StopSignals& signals) {
   ASSIGN_OR_RETURN(const std::unique_ptr<proxy::Exports> exports, proxy::Exports::Open(options));
-  ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options.folder + "/sock"));
+  const std::string socket = options.folder + "/sock";
+  ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(socket));
+  const rpc::SocketFile file(socket);
   const auto server = proxy::ServeExports(*exports, std::move(listener));
-  LOG_INFO("the I/O proxy serves at {}", base::Quote(options.folder + "/sock"));
+  LOG_INFO("the I/O proxy serves at {}", base::Quote(socket));
   signals.Wait();
   return base::OkStatus();
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "node/utilities/utility_command.h"
 #include "platform/files/durable_file.h"
+#include "rpc/socket_file.h"
 #include "rpc/unix_socket.h"
 
 namespace berth::node {
@@ -27,6 +28,7 @@ class UtilityServiceImpl : public UtilityService {
       : options_(std::move(options)), mounter_(mounter) {}
 
   ~UtilityServiceImpl() override {
+    socket_file_ = rpc::SocketFile();
     if (options_.cancel) options_.cancel();
     server_.reset();
   }
@@ -35,6 +37,7 @@ class UtilityServiceImpl : public UtilityService {
     RETURN_IF_ERROR(
         platform::MakeFolders(std::filesystem::path(options_.socket).parent_path().string(), 0755));
     ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(options_.socket));
+    socket_file_ = rpc::SocketFile(options_.socket);
     server_.emplace(ipc::Server::Options{
         .name = "utilities",
         .listener = std::move(listener),
@@ -89,6 +92,7 @@ class UtilityServiceImpl : public UtilityService {
 
   const UtilityServiceOptions options_;
   platform::Mounter& mounter_;
+  rpc::SocketFile socket_file_;
   std::optional<ipc::Server> server_;
 };
 

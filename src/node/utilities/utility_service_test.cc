@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <latch>
 
 #include "base/ipc/connection.h"
@@ -61,6 +62,14 @@ class UtilityServiceTest : public ::testing::Test {
   Words plugins_;
   std::unique_ptr<UtilityService> service_;
 };
+
+TEST_F(UtilityServiceTest, TheSocketGoesWithTheService) {
+  Start(fake_);
+  const std::string socket = folder_ / "run/utilities.sock";
+  EXPECT_TRUE(std::filesystem::is_socket(socket));
+  service_.reset();
+  EXPECT_FALSE(std::filesystem::exists(socket));
+}
 
 TEST_F(UtilityServiceTest, RunsTheUtilityWithItsArgumentsEnvironmentAndFolder) {
   Start(*host_);
