@@ -58,6 +58,8 @@ class BlockOperatorTest : public ::testing::Test {
     options_.retry_start = std::chrono::milliseconds(5);
     options_.retry_max = std::chrono::milliseconds(40);
     options_.copy_pause = std::chrono::milliseconds(5);
+    options_.unmount_patience = std::chrono::milliseconds(0);
+    options_.unmount_pause = std::chrono::milliseconds(5);
     options_.node_silence = std::chrono::milliseconds(60);
     options_.agents = {.install = false, .deploy = false};
     options_.open_backend =

@@ -39,6 +39,9 @@ struct Options {
   std::chrono::milliseconds copy_pause{5000};  // until a claim above that bound is tried again
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
+  // How long the deletion of a volume waits without a word for the nodes to unmount it.
+  std::chrono::milliseconds unmount_patience{std::chrono::minutes(1)};
+  std::chrono::milliseconds unmount_pause{5000};  // until it looks again whether they have
   // How often all fences and clean-ups are checked, in addition to the watches.
   std::chrono::milliseconds scan_interval{std::chrono::hours(24)};
   // How often it is checked whether a cluster's back end answers.

@@ -37,6 +37,8 @@ Provisioner::Provisioner(const Context& context, Backends& backends, NodeProofs&
       backends_(backends),
       copies_of_namespace_(options.copies_of_namespace),
       copy_pause_(options.copy_pause),
+      unmount_patience_(options.unmount_patience),
+      unmount_pause_(options.unmount_pause),
       uses_(context, proofs),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
@@ -87,6 +89,7 @@ void Provisioner::AddHandlers() {
     if (change.after == nullptr) {
       base::MutexLock lock(mutex_);
       seen_.erase(change.key);
+      held_.erase(change.key);
     }
     if (change.after == nullptr || !BlockVolumeOf(*change.after).has_value()) return;
     if (change.before == nullptr && change.after->has_claim_ref()) {

@@ -22,6 +22,7 @@
 // Claims and volumes have a serial queue each; more workers are started where back ends are slow.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 
@@ -95,12 +96,18 @@ class Provisioner {
   Outcome SyncVolume(const std::string& key);
   base::Status SyncFinalizer(const Volume& volume);
   base::Status Destroy(const Volume& volume, const BlockVolume& block);
+  // The sentence that says who may still use the volume; "" for nobody.
+  base::StatusOr<std::string> FindHolder(const Volume& volume, const BlockVolume& block);
+  // The volume is deleted while `holder` may use it: usually a node that has not unmounted it yet.
+  Outcome AwaitRelease(const Volume& volume, const std::string& holder) ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status CheckAlone(const Volume& volume, const BlockVolume& block) const;
 
   const Context context_;
   Backends& backends_;
   const int copies_of_namespace_;
   const std::chrono::milliseconds copy_pause_;
+  const std::chrono::milliseconds unmount_patience_;
+  const std::chrono::milliseconds unmount_pause_;  // until a held volume is looked at again
   const Uses uses_;
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
@@ -112,6 +119,8 @@ class Provisioner {
   base::Mutex mutex_;
   // How often the fence of a volume has changed since the first copy of it began.
   std::map<std::string, int64_t> seen_ ABSL_GUARDED_BY(mutex_);
+  // Since when the deletion of a volume has waited for who may use it.
+  std::map<std::string, std::chrono::steady_clock::time_point> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> copies_ ABSL_GUARDED_BY(mutex_);  // under way, by namespace
   base::KeyedWorkers claim_workers_;
   base::KeyedWorkers volume_workers_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 
 #include "controllers/blockoperator/block_operator_fixture.h"
@@ -232,6 +233,23 @@ TEST_F(BlockOperatorTest, NoImageIsDeletedThatAFenceNames) {
   EXPECT_EQ(store_->Count("delete pvc-uid-data"), 0);
   cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(BlockOperatorTest, ADeletionBeforeTheNodeHasUnmountedIsNoFailure) {
+  options_.unmount_patience = std::chrono::minutes(10);
+  Begin();
+  PutBound("data");
+  PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
+  MapOn("node-a", "pvc-uid-data");
+  Release("data");
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return cluster_.allowed.used().contains("get volumefences.storage.berth.dev"); }));
+  cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return store_->Count("haslock pvc-uid-data") > 2; }));
+  EXPECT_EQ(store_->Count("delete pvc-uid-data"), 0);
+  UnmapOn("node-a", "pvc-uid-data");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+  EXPECT_EQ(cluster_.events.Count("VolumeFailedDelete"), 0);
 }
 
 TEST_F(BlockOperatorTest, NoImageIsDeletedThatANodeHasMapped) {

@@ -55,7 +55,10 @@ Provisioner::Outcome Provisioner::SyncVolume(const std::string& key) {
     volumes_.Observe(live->json());
     return Outcome::Done();
   }
-  if (const Status destroyed = Destroy(*live, *block); !destroyed.ok()) {
+  const StatusOr<std::string> holder = FindHolder(*live, *block);
+  if (holder.ok() && !holder->empty()) return AwaitRelease(*live, *holder);
+  const Status destroyed = holder.ok() ? Destroy(*live, *block) : holder.status();
+  if (!destroyed.ok()) {
     context_.events.Record(live->reference(), base::EventType::kWarning, "VolumeFailedDelete",
                            base::Message(destroyed));
     return Outcome::Retry(destroyed);
@@ -98,10 +101,11 @@ base::Status Provisioner::CheckAlone(const Volume& volume, const BlockVolume& bl
   return base::OkStatus();
 }
 
-base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block) {
+base::StatusOr<std::string> Provisioner::FindHolder(const Volume& volume,
+                                                    const BlockVolume& block) {
   RETURN_IF_ERROR(CheckAlone(volume, block));
-  ASSIGN_OR_RETURN(const std::string user, uses_.FindUser(volume.name()));
-  if (!user.empty()) return Error(StatusCode::kFailedPrecondition, "{}", user);
+  ASSIGN_OR_RETURN(std::string user, uses_.FindUser(volume.name()));
+  if (!user.empty()) return user;
   const StatusOr<Backends::Ptr> backend = backends_.Of(block.cluster);
   if (backend.status().code() == StatusCode::kNotFound) {
     return Error(StatusCode::kNotFound,
@@ -112,12 +116,34 @@ base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block
   RETURN_IF_ERROR(backend);
   const StatusOr<bool> locked = (*backend)->HasLock(block.image);
   if (locked.ok() && *locked) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "a node still has image '{}' mapped (the back end holds a lock)", block.image);
+    return fmt::format("a node still has image '{}' mapped (the back end holds a lock)",
+                       block.image);
   }
   if (!locked.ok() && !MayBeDeleted(locked.status())) return locked.status();
+  return std::string();
+}
+
+Provisioner::Outcome Provisioner::AwaitRelease(const Volume& volume, const std::string& holder) {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    base::MutexLock lock(mutex_);
+    const auto [since, is_new] = held_.try_emplace(volume.name(), now);
+    if (is_new) {
+      LOG_INFO("the deletion of volume {} waits: {}", base::Quote(volume.name()), holder);
+    }
+    // A pod ends before its node has unmounted the volume, so that is no failure. WatchUses queues
+    // the volume when its fence goes; the pause is for locks.
+    if (now - since->second < unmount_patience_) return Outcome::After(unmount_pause_);
+  }
+  context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
+                         holder);
+  return Outcome::Retry(Error(StatusCode::kFailedPrecondition, "{}", holder));
+}
+
+base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block) {
+  ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Of(block.cluster));
   RETURN_IF_ERROR_WITH(
-      Passing<"blockoperator.delete">([&] { return (*backend)->Delete(block.image); }),
+      Passing<"blockoperator.delete">([&] { return backend->Delete(block.image); }),
       fmt::format("delete image '{}'", block.image));
   LOG_INFO("image {} of PersistentVolume {} is deleted", base::Quote(block.image),
            base::Quote(volume.name()));
