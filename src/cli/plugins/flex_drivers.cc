@@ -131,6 +131,29 @@ size_t CountFiles(const DriverFolder& driver) {
       driver.files, [](const DriverFile& file) { return file.kind != DriverFile::Kind::kFolder; }));
 }
 
+// The kubelet's folders for the volumes of a driver:
+//   .../pods/UID/volumes/VENDOR~DRIVER/NAME
+//   .../plugins/kubernetes.io/flexvolume/VENDOR/DRIVER/mounts/NAME
+Status CheckUnmounted(const FlexRemoveOptions& options, const std::string& folder) {
+  const std::string of_pods = "/volumes/" + folder + "/";
+  const std::string of_devices =
+      fmt::format("/plugins/kubernetes.io/flexvolume/{}/mounts/", options.driver);
+  const std::string of_berth = options.berth_kubelet + "/";
+  std::string mounted;
+  for (const platform::MountEntry& mount : options.mounts) {
+    const std::string& at = mount.mount_point;
+    const bool is_of_driver = at.find(of_pods) != at.npos || at.find(of_devices) != at.npos;
+    if (!is_of_driver || (!options.berth_kubelet.empty() && at.starts_with(of_berth))) continue;
+    mounted += (mounted.empty() ? "" : ", ") + Quote(at);
+  }
+  if (mounted.empty()) return base::OkStatus();
+  return Error(
+      StatusCode::kFailedPrecondition,
+      "volumes of driver '{}' are mounted, and the kubelet cannot unmount them without it: "
+      "{}; stop the pods that use them, or use --now",
+      options.driver, mounted);
+}
+
 }  // namespace
 
 StatusOr<std::string> InstallFlexDriver(const FlexInstallOptions& options,
@@ -163,15 +186,18 @@ StatusOr<std::string> ListFlexDrivers(const std::string& drivers) {
   return TablePrinter(false, false, "").RenderTable(table);
 }
 
-StatusOr<std::string> RemoveFlexDriver(const std::string& drivers, const std::string& driver) {
+StatusOr<std::string> RemoveFlexDriver(const FlexRemoveOptions& options) {
+  const std::string& driver = options.driver;
+  const std::string drivers = WithoutSlash(options.drivers);
   const std::string folder = volume::FolderOfDriver(driver);
   RETURN_IF_ERROR(volume::DriverOfFolder(folder));
-  const std::string path = WithoutSlash(drivers) + "/" + folder;
+  const std::string path = drivers + "/" + folder;
   ASSIGN_OR_RETURN(const bool exists, volume::HasDriverFolder(path));
   if (!exists) {
     return Error(StatusCode::kNotFound, "there is no driver '{}': {} does not exist", driver,
                  Quote(path));
   }
+  if (!options.now) RETURN_IF_ERROR(CheckUnmounted(options, folder));
   const std::string executable = path + "/" + folder.substr(folder.find('~') + 1);
   // If a folder is in the executable's place (EISDIR), it is removed with the rest.
   if (unlink(executable.c_str()) != 0 && errno != ENOENT && errno != EISDIR) {
@@ -179,7 +205,7 @@ StatusOr<std::string> RemoveFlexDriver(const std::string& drivers, const std::st
   }
   RETURN_IF_ERROR(volume::SyncPath(path));
   RETURN_IF_ERROR(platform::RemoveTree(path));
-  RETURN_IF_ERROR(volume::SyncPath(WithoutSlash(drivers)));
+  RETURN_IF_ERROR(volume::SyncPath(drivers));
   return fmt::format("removed {} from {}\n", driver, path);
 }
 

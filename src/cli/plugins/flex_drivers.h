@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::cli {
 
@@ -34,9 +35,19 @@ base::StatusOr<std::string> InstallFlexDriver(const FlexInstallOptions& options,
 // reason why they are not drivers.
 base::StatusOr<std::string> ListFlexDrivers(const std::string& drivers);
 
-// Removes "vendor/driver" with everything in its folder, and returns a sentence that says what was
-// done. NOT_FOUND: there is no such driver. FAILED_PRECONDITION: another file has the place of its
-// folder.
-base::StatusOr<std::string> RemoveFlexDriver(const std::string& drivers, const std::string& driver);
+struct FlexRemoveOptions {
+  std::string drivers;                       // the node's driver folder
+  std::string driver;                        // "vendor/driver"
+  std::vector<platform::MountEntry> mounts;  // of this machine
+  // The kubelet folder of a standalone Berth, whose volumes do not count, because Berth keeps a
+  // copy of a driver for its mounted volumes.
+  std::string berth_kubelet;
+  bool now = false;  // also while a kubelet has volumes of the driver mounted
+};
+
+// Removes the driver with everything in its folder, and returns a sentence that says what was done.
+// NOT_FOUND: there is no such driver. FAILED_PRECONDITION: another file has the place of its
+// folder, or a kubelet has volumes of the driver mounted, which it could not unmount any more.
+base::StatusOr<std::string> RemoveFlexDriver(const FlexRemoveOptions& options);
 
 }  // namespace berth::cli

@@ -40,6 +40,13 @@ class FlexDriversTest : public testing::Test {
                               .driver = std::move(driver)},
                              check);
   }
+  base::StatusOr<std::string> Remove(const std::string& driver,
+                                     std::vector<platform::MountEntry> mounts = {}) {
+    return RemoveFlexDriver({.drivers = drivers_,
+                             .driver = driver,
+                             .mounts = std::move(mounts),
+                             .berth_kubelet = "/srv/berth/kubelet"});
+  }
   std::string Read(const std::string& path) const {
     return platform::ReadFile(drivers_ + "/" + path).value_or("(none)");
   }
@@ -173,20 +180,42 @@ TEST_F(FlexDriversTest, ListsDriversAndWhyTheOthersAreNone) {
 TEST_F(FlexDriversTest, RemovesADriverAndNothingElse) {
   ASSERT_TRUE(Install(Make("acme~nfs/nfs", "1"), {Make("build/library.sh", "l", 0644)}).ok());
   ASSERT_TRUE(Install(Make("build/plain", "2")).ok());
-  EXPECT_EQ(*RemoveFlexDriver(drivers_, "acme/nfs"),
-            "removed acme/nfs from " + drivers_ + "/acme~nfs\n");
+  EXPECT_EQ(*Remove("acme/nfs"), "removed acme/nfs from " + drivers_ + "/acme~nfs\n");
   EXPECT_THAT(Names(""), ElementsAre(".berth-install.lock", "plain"));
-  EXPECT_EQ(RemoveFlexDriver(drivers_, "acme/nfs").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Remove("acme/nfs").status().code(), StatusCode::kNotFound);
   for (const char* name : {"..", ".", "", "a/../../plain", "../drivers/plain", "/plain"}) {
-    EXPECT_EQ(RemoveFlexDriver(drivers_, name).status().code(), StatusCode::kInvalidArgument)
-        << name;
+    EXPECT_EQ(Remove(name).status().code(), StatusCode::kInvalidArgument) << name;
   }
   EXPECT_EQ(Read("plain/plain"), "2");
 
   fs::create_directory_symlink(folder_ / "source", drivers_ + "/acme~nfs");
-  EXPECT_EQ(RemoveFlexDriver(drivers_, "acme/nfs").status().code(),
-            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Remove("acme/nfs").status().code(), StatusCode::kFailedPrecondition);
   EXPECT_TRUE(fs::exists(folder_ / "source/acme~nfs/nfs"));
+}
+
+TEST_F(FlexDriversTest, ADriverStaysWhileAKubeletHasAVolumeOfItMounted) {
+  ASSERT_TRUE(Install(Make("acme~nfs/nfs", "1")).ok());
+  const auto mount_at = [](const std::string& path) {
+    return platform::MountEntry{.mount_point = path};
+  };
+  const std::string of_pod = "/var/lib/kubelet/pods/uid-1/volumes/acme~nfs/data";
+  const std::string of_device =
+      "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/acme/nfs/mounts/pv-1";
+  for (const std::string& path : {of_pod, of_device}) {
+    const auto refused = Remove("acme/nfs", {mount_at("/"), mount_at(path)});
+    EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(base::Message(refused.status()), HasSubstr(path));
+  }
+  EXPECT_EQ(Read("acme~nfs/nfs"), "1");
+  // Neither another driver's volumes nor those of a Berth, which has a copy of the driver.
+  EXPECT_TRUE(Remove("acme/nfs", {mount_at("/var/lib/kubelet/pods/uid-1/volumes/acme~nfs2/data"),
+                                  mount_at("/srv/berth/kubelet/pods/uid-1/volumes/acme~nfs/data")})
+                  .ok());
+  ASSERT_TRUE(Install(Make("acme~nfs/nfs", "1")).ok());
+  EXPECT_TRUE(
+      RemoveFlexDriver(
+          {.drivers = drivers_, .driver = "acme/nfs", .mounts = {mount_at(of_pod)}, .now = true})
+          .ok());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "cli/plugins/flex_drivers.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/local_node.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::cmd {
 namespace {
@@ -125,13 +126,23 @@ void AddRemove(CLI::App& flex, int& exit_code) {
   CLI::App* command = flex.add_subcommand("remove",
                                           "Remove a driver. A standalone Berth can still unmount "
                                           "its volumes, because it keeps a copy of "
-                                          "the driver; a kubelet cannot (needs root)");
+                                          "the driver; a kubelet cannot, so a driver of which it "
+                                          "has volumes mounted stays (needs root)");
   auto flags = std::make_shared<DriversFlags>();
   auto driver = std::make_shared<std::string>();
   command->add_option("driver", *driver, "Its name, vendor/driver")->required();
   AddDriversFlags(*command, *flags);
-  command->callback([flags, driver, &exit_code] {
-    exit_code = PrintResult(cli::RemoveFlexDriver(flags->folder(), *driver));
+  auto now = std::make_shared<bool>(false);
+  command->add_flag("--now", *now, "Remove it also while a kubelet has volumes of it mounted");
+  command->callback([flags, driver, now, &exit_code] {
+    auto mounts = platform::NewMounter()->List();
+    exit_code = mounts.ok()
+                    ? PrintResult(cli::RemoveFlexDriver({.drivers = flags->folder(),
+                                                         .driver = *driver,
+                                                         .mounts = *std::move(mounts),
+                                                         .berth_kubelet = flags->data + "/kubelet",
+                                                         .now = *now}))
+                    : cli::ReportError(mounts.status());
   });
 }
 
