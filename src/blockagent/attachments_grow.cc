@@ -55,6 +55,11 @@ StatusOr<int64_t> Attachments::GrowRecorded(const std::string& volume, const std
   }
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record->backend));
   RETURN_IF_ERROR(backend->Check(*record->mapping));
+  if (record->mapping->read_only) {
+    // Only a writer can grow the file system, and the mount for the next one does.
+    ASSIGN_OR_RETURN(const block::Mapping now, backend->Refresh(*record->mapping));
+    return static_cast<int64_t>(now.size_bytes);
+  }
   RETURN_IF_ERROR(GrowVolume(*record, *backend));
   return static_cast<int64_t>(record->mapping->size_bytes);
 }

@@ -273,6 +273,23 @@ TEST_F(AttachmentsTest, AClaimIsNotToldDoneWhileItsImageIsSmaller) {
   ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
 }
 
+TEST_F(AttachmentsTest, AGrowthKeepsNoReaderFromItsVolume) {
+  site_.AddVolume("pv-1", 64, {"ReadOnlyMany", "ReadWriteOnce"});
+  site_.image_patience = std::chrono::milliseconds(150);
+  auto agent = site_.Start("n1");
+  const MountCall writer = site_.AddPod("n1", "writer", "pv-1");
+  ASSERT_TRUE(agent->Mount(writer, FakeSite::Soon()).ok());
+  ASSERT_TRUE(agent->Unmount(writer.mount_dir, FakeSite::Soon()).ok());
+  const MountCall reader = site_.AddPod("n1", "reader", "pv-1", true);
+  ASSERT_TRUE(agent->Mount(reader, FakeSite::Soon()).ok());
+  EXPECT_EQ(agent->Expand(reader.mount_dir, 128 << 20, FakeSite::Soon()).code(),
+            StatusCode::kUnavailable);
+  ASSERT_TRUE(site_.BackendOf("operator")->Grow("pv-1", 128 << 20).ok());
+  const base::Status told = agent->Expand(reader.mount_dir, 128 << 20, FakeSite::Soon());
+  EXPECT_TRUE(told.ok()) << told;
+  ASSERT_TRUE(agent->Unmount(reader.mount_dir, FakeSite::Soon()).ok());
+}
+
 TEST_F(AttachmentsTest, UnmountFindsAVolumeWhoseRecordIsLost) {
   site_.AddVolume("pv-1");
   auto agent = site_.Start("n1");
