@@ -61,9 +61,8 @@ void DriverConnection::NoteUnavailable(const base::Status& why) {
 void DriverConnection::RecordCall(const google::protobuf::Descriptor& request,
                                   const base::Status& status, std::chrono::nanoseconds took) {
   if (options_.metrics == nullptr) return;
-  const auto known = info();
-  ObserveCall(*options_.metrics, known != nullptr ? known->name : "unknown-driver", request, status,
-              took);
+  MutexLock lock(mutex_);
+  ObserveCall(*options_.metrics, name_.empty() ? "unknown-driver" : name_, request, status, took);
 }
 
 // The identity calls are made without being the leader, because they change nothing.
@@ -83,6 +82,10 @@ StatusOr<DriverInfo> DriverConnection::ReadDriver() {
   if (!api::IsCsiDriverName(plugin.name())) {
     return Error(StatusCode::kInvalidArgument, "{} is not the name of a CSI driver",
                  base::Quote(plugin.name()));
+  }
+  {
+    MutexLock lock(mutex_);
+    name_ = plugin.name();
   }
   DriverInfo info{.name = plugin.name(),
                   .vendor_version = plugin.vendor_version(),

@@ -141,6 +141,8 @@ class DriverConnection {
   // was away.
   bool was_away_ ABSL_GUARDED_BY(mutex_) = true;
   std::shared_ptr<const DriverInfo> info_ ABSL_GUARDED_BY(mutex_);
+  // The driver's name as it said it last, by which its calls are counted; empty: not said yet.
+  std::string name_ ABSL_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
 

@@ -155,9 +155,9 @@ TEST_F(ProvisionerTest, AFullPoolIsSaidAndTriedAgain) {
   Begin();
   script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "pool is full"), 2);
   cluster_.Put(MakeClaim("data", Asked()));
-  ASSERT_TRUE(cluster_.events.WaitFor(
-      "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
-      "\"fast\": rpc error: code = ResourceExhausted desc = pool is full"));
+  ASSERT_TRUE(
+      cluster_.events.WaitFor("Warning ProvisioningFailed default/data: rpc error: code = "
+                              "ResourceExhausted desc = pool is full"));
   EXPECT_TRUE(WaitVolume("pvc-uid-data"));
 }
 

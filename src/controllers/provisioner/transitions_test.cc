@@ -50,9 +50,11 @@ TEST_P(OutcomeTest, LeadsToTheNextStep) {
   BeginRow(options);
   cluster_.Put(TheClaim());
   ASSERT_TRUE(cluster_.events.WaitFor(fmt::format(
-      "Warning ProvisioningFailed default/data: failed to provision volume with StorageClass "
-      "\"{}\": rpc error: code = {} desc = said the driver",
-      GetParam().node_selected ? "late" : "fast", GetParam().shown)));
+      "Warning ProvisioningFailed default/data: {}rpc error: code = {} desc = said the driver",
+      std::string_view(GetParam().shown) == "InvalidArgument"
+          ? "Volume provisioning failed with infeasible error. Retries will be delayed. "
+          : "",
+      GetParam().shown)));
   switch (GetParam().then) {
     case Then::kSameCall: {
       ASSERT_TRUE(WaitVolume("pvc-uid-data"));

@@ -152,7 +152,8 @@ Resizer::Outcome Resizer::HandleFailure(const Claim& claim, const DriverInfo& dr
                                      claim.volume_name(), driver.name, message));
   // After a call with an unknown outcome the expansion still is in progress, as with Go's resizer.
   if (!IsOfDriver(status) || rpc::IsFinal(status)) {
-    const Status written = WriteFailure(claim, message, infeasible);
+    const Status written =
+        WriteFailure(claim, fmt::format("failed to expand pvc with {}", message), infeasible);
     if (!written.ok() && infeasible) return AfterApi(written);
   }
   MutexLock lock(mutex_);

@@ -159,7 +159,7 @@ std::vector<Case> Cases() {
        Of("silver"),
        {{"patch pvc", {R"("status":"Pending")", R"("targetVolumeAttributesClassName":"none")"}}},
        {},
-       {},
+       {R"(Warning VolumeModifyFailed default/data: VAC "none" does not exist.)"},
        Classes},
       {"AClassOfAnotherDriverIsInfeasible",
        Wish("theirs", "silver"),

@@ -108,9 +108,18 @@ Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Sta
     marked = NoteThatItExists(content);
   }
   if (!marked.ok()) return AfterApi(marked);
-  ReportError(content, "SnapshotCreationFailed",
-              fmt::format("Failed to create snapshot: failed to take snapshot of the volume {}: {}",
-                          content.source_volume_handle(), FailureText(status)));
+  const std::string quoted =
+      Json(FailureText(status)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string why = fmt::format("failed to take snapshot of the volume {}: {}",
+                                      content.source_volume_handle(), quoted);
+  // Go's snapshotter takes a content that has a status for one whose snapshot is looked after.
+  if (content.error().empty()) {
+    ReportError(content, "SnapshotCreationFailed",
+                fmt::format("Failed to create snapshot: {}", why));
+  } else {
+    ReportError(content, "SnapshotContentCheckandUpdateFailed",
+                fmt::format("Failed to check and update snapshot content: {}", why));
+  }
   return Outcome::Retry(status);
 }
 
