@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import yaml
 from lib.block_agent import define_kinds, with_token
-from lib.kubectl import Kubectl
+from lib.kubectl import Kubectl, render
 from lib.standalone import BINARY, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.blockagent]
@@ -17,9 +17,7 @@ AGENTS = ("agent", "io-proxy")
 
 @pytest.fixture(scope="module")
 def objects():
-    result = subprocess.run(["kubectl", "kustomize", FOLDER], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(result.stdout)}
+    return render(FOLDER)
 
 
 def agent_set(name):

@@ -2,8 +2,8 @@
 import subprocess
 
 import pytest
-import yaml
 
+from lib.kubectl import render
 from lib.standalone import BINARY, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
@@ -43,15 +43,9 @@ UPSTREAM = {
 }
 
 
-def render(folder):
-    result = subprocess.run(["kubectl", "kustomize", ROOT / "deploy" / "csi" / folder], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(result.stdout)}
-
-
 @pytest.fixture(scope="module", params=["base", "overlays/example"])
 def objects(request):
-    return render(request.param)
+    return render(ROOT / "deploy" / "csi" / request.param)
 
 
 def berth_of(workload):
@@ -123,7 +117,7 @@ def test_mounts_reach_the_kubelet_and_back(objects):
 
 
 def test_the_snapshot_controller_comes_with_its_kinds_and_rights():
-    objects = render("snapshot-controller")
+    objects = render(ROOT / "deploy" / "csi" / "snapshot-controller")
     assert {name for kind, name in objects if kind == "CustomResourceDefinition"} == {
         f"volume{group}snapshot{kind}.{group}snapshot.storage.k8s.io"
         for group in ("", "group") for kind in ("s", "contents", "classes")}
@@ -136,7 +130,7 @@ def test_the_snapshot_controller_comes_with_its_kinds_and_rights():
 
 
 def test_the_shipped_driver_has_a_provisioner_on_each_node():
-    objects = render("local")
+    objects = render(ROOT / "deploy" / "csi" / "local")
     pod = objects["DaemonSet", "csi-local"]["spec"]["template"]["spec"]
     containers = {c["name"]: c for c in pod["containers"]}
     for container in containers.values():

@@ -8,6 +8,9 @@ import subprocess
 import threading
 import time
 
+import pytest
+import yaml
+
 from lib import objects
 from lib.standalone import ROOT, Failure, wait_for
 
@@ -33,6 +36,18 @@ def installed():
         if version and version not in found.values():
             found[binary] = version
     return found
+
+
+def render(folder):
+    """Renders a folder of deploy/, and gives {(kind, name): object}. The test is skipped where no kubectl knows the words of
+    today's kustomize."""
+    version, binary = max(((version[:2], binary) for binary, version in installed().items()), default=((0, 0), None))
+    if version < (1, 21):
+        pytest.skip("no kubectl of at least 1.21 is here, whose kustomize knows `resources` and `patches`")
+    result = subprocess.run([binary, "kustomize", folder], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "deprecated" not in result.stderr, result.stderr
+    return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(result.stdout)}
 
 
 class Kubectl:
