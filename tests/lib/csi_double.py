@@ -17,9 +17,10 @@ def rules():
 
 
 class CsiDouble:
-    def __init__(self, folder, registration_folder=None, by_fuse=False, share=None):
+    def __init__(self, folder, registration_folder=None, by_fuse=False, share=None, name=NAME):
         """`by_fuse`: each volume is staged by a FUSE file system with a process of its own. `share`: each volume is a
         share with this (source, type), which the runtime of a sandbox mounts."""
+        self.name = name
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "csi.sock"
@@ -31,7 +32,7 @@ class CsiDouble:
 
     def start(self):
         command = [PROGRAM, "--endpoint", self.socket, "--data", self.data, "--switches", self.folder / "switches",
-                   "--calls", self.folder / "calls"]
+                   "--calls", self.folder / "calls", "--name", self.name]
         if self.registration_folder:
             command += ["--registration-folder", self.registration_folder]
         if self.by_fuse:
@@ -85,4 +86,4 @@ class CsiDouble:
 
     def announcement(self):
         """Gives the path of the registration socket, by which a node agent finds the driver."""
-        return pathlib.Path(self.registration_folder) / f"{NAME}-reg.sock"
+        return pathlib.Path(self.registration_folder) / f"{self.name}-reg.sock"

@@ -222,7 +222,7 @@ class Api:
                 if response.will_close:
                     self.close()
                 return reply
-            except (ConnectionError, http.client.HTTPException):
+            except (ConnectionError, ssl.SSLEOFError, http.client.HTTPException):
                 # The server may have closed an idle connection meanwhile, so it is opened anew, once.
                 self.close()
                 if fresh or attempt == 2:

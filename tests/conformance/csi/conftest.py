@@ -4,7 +4,6 @@ The CSI suite needs no Kubernetes API, so the fixtures of that API's suite do no
 """
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -12,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from lib import standalone  # noqa: E402
+from lib import shipped_driver  # noqa: E402
 
 import bench as workbench  # noqa: E402
 import driver as csi_driver  # noqa: E402
@@ -35,20 +34,10 @@ def endpoint(request):
         yield given.removeprefix("unix://")
         return
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    socket = folder / "csi.sock"
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen([standalone.BINARY, "csi-driver", "--node-id", "node-a", "--pool", folder / "pool",
-                                    "--endpoint", socket], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        standalone.wait_for("the shipped driver", lambda: process.poll() is None and socket.exists())
-        yield socket
-        process.terminate()
-        process.wait(30)
-        assert process.returncode == 0, (folder / "log").read_text()[-4000:]
-        assert not list((folder / "pool").rglob("*.img")), "the suite left volumes behind"
+        with shipped_driver.serving(folder) as socket:
+            yield socket
     finally:
-        process.kill()
-        process.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,0 +1,123 @@
+"""csi-attacher: what the Go program does and what Berth does in its place."""
+import pytest
+from lib.kubernetes.world import NODE
+
+GO_PROGRAMS = ("csi-attacher",)
+FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
+
+
+class Volume:
+    """A volume of the driver, and its attachment to the node."""
+
+    def __init__(self, world):
+        self.world = world
+        world.make_class()
+        provisioner = world.start("csi-provisioner", of_go=False, elect=False)
+        world.claim("data")
+        _, volume = world.bound("data")
+        provisioner.stop()
+        self.name = volume["metadata"]["name"]
+        self.handle = volume["spec"]["csi"]["volumeHandle"]
+        self.attachment = f"{world.namespace}-attachment"
+        self.names = {self.name: "VOLUME", self.handle: "HANDLE"}
+
+    def attach(self, node=NODE):
+        self.world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": self.attachment},
+                           "spec": {"attacher": self.world.driver, "nodeName": node,
+                                    "source": {"persistentVolumeName": self.name}}})
+
+    def wait(self, condition):
+        return self.world.wait("VolumeAttachment", self.attachment, lambda item: condition(item.get("status") or {}))
+
+    def same(self, key, item):
+        self.world.same(key, item, self.names)
+
+
+@pytest.fixture
+def volume(world):
+    return Volume(world)
+
+
+def test_a_volume_is_attached_and_detached(world, volume):
+    """A volume is attached, the attachment and the volume get their finalizers, and a deleted attachment is detached."""
+    world.start("csi-attacher", *FAST)
+    volume.attach()
+    volume.same("attached", volume.wait(lambda status: status.get("attached")))
+    volume.same("volume", world.get("PersistentVolume", volume.name))
+    assert world.double.attached() == {(volume.handle, NODE)}
+    world.delete("VolumeAttachment", volume.attachment)
+    world.wait_gone("VolumeAttachment", volume.attachment)
+    assert world.double.attached() == set()
+    volume.same("volume afterwards", world.get("PersistentVolume", volume.name))
+    volume.same("calls", {method: world.double.calls(method)
+                          for method in ("ControllerPublishVolume", "ControllerUnpublishVolume")})
+
+
+def test_the_driver_does_not_attach(world, volume):
+    """An error of ControllerPublishVolume stands in the attachment's status, in the driver's words."""
+    world.double.be_wrong("aborted-forever:ControllerPublishVolume")
+    world.start("csi-attacher", *FAST)
+    volume.attach()
+    volume.same("failed", volume.wait(lambda status: status.get("attachError")))
+    world.double.be_wrong()
+    volume.same("attached", volume.wait(lambda status: status.get("attached")))
+
+
+def test_the_driver_does_not_detach(world, volume):
+    """An error of ControllerUnpublishVolume stands in the attachment's status, and the attachment stays."""
+    world.start("csi-attacher", *FAST)
+    volume.attach()
+    volume.wait(lambda status: status.get("attached"))
+    world.double.be_wrong("aborted-forever:ControllerUnpublishVolume")
+    world.delete("VolumeAttachment", volume.attachment)
+    volume.same("failed", volume.wait(lambda status: status.get("detachError")))
+    world.double.be_wrong()
+    world.wait_gone("VolumeAttachment", volume.attachment)
+    assert world.double.attached() == set()
+
+
+def test_the_driver_is_not_on_the_node(world, volume):
+    """A node without the driver is refused."""
+    if world.cluster.get("Node", "node-x") is None:
+        world.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-x"}})
+        world.create({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "node-x"},
+                      "spec": {"drivers": []}})
+    world.start("csi-attacher", *FAST)
+    volume.attach("node-x")
+    volume.same("failed", volume.wait(lambda status: status.get("attachError")))
+    world.delete("VolumeAttachment", volume.attachment)
+    world.wait_gone("VolumeAttachment", volume.attachment)
+
+
+def test_a_deleted_volume_stays_while_it_is_attached(world, volume):
+    """A PersistentVolume that is deleted while it is attached goes when it is detached."""
+    world.start("csi-attacher", *FAST)
+    volume.attach()
+    volume.wait(lambda status: status.get("attached"))
+    finalizers = world.get("PersistentVolume", volume.name)["metadata"]["finalizers"]
+    world.cluster.patch("PersistentVolume", volume.name, {
+        "spec": {"persistentVolumeReclaimPolicy": "Retain"},
+        "metadata": {"finalizers": [name for name in finalizers if "provisioner" not in name]}})
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait("PersistentVolume", volume.name, lambda item: item["status"]["phase"] == "Released")
+    world.delete("PersistentVolume", volume.name)
+    left = world.wait("PersistentVolume", volume.name, lambda item: len(item["metadata"]["finalizers"]) == 1)
+    volume.same("finalizers", left["metadata"]["finalizers"])
+    world.delete("VolumeAttachment", volume.attachment)
+    world.wait_gone("VolumeAttachment", volume.attachment)
+    world.wait_gone("PersistentVolume", volume.name)
+    assert world.double.attached() == set()
+
+
+def test_an_inline_volume_is_attached(world, volume):
+    """An attachment whose source is an inline volume has no PersistentVolume, and is served from its own spec."""
+    spec = world.get("PersistentVolume", volume.name)["spec"]
+    world.start("csi-attacher", *FAST)
+    world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": volume.attachment},
+                  "spec": {"attacher": world.driver, "nodeName": NODE, "source": {"inlineVolumeSpec": {
+                      "accessModes": spec["accessModes"], "csi": spec["csi"]}}}})
+    volume.same("attached", volume.wait(lambda status: status.get("attached")))
+    assert world.double.attached() == {(volume.handle, NODE)}
+    world.delete("VolumeAttachment", volume.attachment)
+    world.wait_gone("VolumeAttachment", volume.attachment)
+    assert world.double.attached() == set()

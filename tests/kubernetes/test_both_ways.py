@@ -1,0 +1,234 @@
+"""The image of a sidecar is changed from the Go program to Berth or the other way round, at the worst moment: while the driver has done
+what it was asked for and its answer is missing. The other program goes on, and then the first one comes back. Nothing hangs,
+nothing doubles, nothing has to be taken off by hand."""
+import pytest
+from lib import objects
+from lib.kubernetes import programs
+from lib.kubernetes.world import NODE
+from lib.standalone import wait_for
+
+pytestmark = pytest.mark.kubernetes
+
+CONTROLLER = ("--retry-interval-start=200ms", "--feature-gates=CSIVolumeGroupSnapshot=false")
+FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
+
+
+class Switch:
+    def __init__(self, world, first, how):
+        self.world = world
+        self.first_is_go = first == "go"
+        self.how = how
+
+    def begin(self, program, second=False):
+        """Starts the first program, or the second one, and waits until it leads."""
+        name = "external-attacher-leader-" if program == "csi-attacher" else \
+            "external-resizer-" if program == "csi-resizer" else \
+            "external-snapshotter-leader-" if program == "csi-snapshotter" else ""
+        if programs.missing(program):
+            pytest.skip(programs.missing(program))
+        sidecar = self.world.start(program, *FAST, of_go=self.first_is_go != second)
+        lease = name + self.world.driver.replace(".", "-")
+        self.world.wait("Lease", lease, lambda item: sidecar.host_name in (item["spec"].get("holderIdentity") or ""))
+        return sidecar
+
+    def lose_answers(self, method):
+        self.world.double.be_wrong(f"loses-answers:{method}")
+        return method
+
+    def end(self, sidecar, method):
+        """Ends the program once the driver has done a call whose answer is lost."""
+        wait_for(f"{method} to be done", lambda: self.world.double.calls(method, "done"))
+        if self.how == "killed":
+            sidecar.kill()
+        else:
+            sidecar.stop()
+        self.world.double.be_wrong()
+
+
+@pytest.fixture(params=["killed", "stopped"])
+def how(request):
+    return request.param
+
+
+@pytest.fixture(params=["go", "berth"])
+def first(request):
+    return request.param
+
+
+@pytest.fixture
+def switch(real_world, first, how):
+    return Switch(real_world, first, how)
+
+
+def begin_back(switch, second, program):
+    """The first program comes back in place of the second one."""
+    second.stop()
+    return switch.begin(program)
+
+
+def test_while_a_volume_is_made(switch):
+    """The program is changed and changed back during CreateVolume: one volume, and it is deleted with its claim."""
+    world = switch.world
+    world.make_class()
+    sidecar = switch.begin("csi-provisioner")
+    method = switch.lose_answers("CreateVolume")
+    world.claim("data")
+    switch.end(sidecar, method)
+    second = switch.begin("csi-provisioner", second=True)
+    claim, volume = world.bound("data")
+    assert len(world.double.volumes()) == 1
+    begin_back(switch, second, "csi-provisioner")
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolume", volume["metadata"]["name"])
+    assert not world.double.volumes()
+    assert len(set(world.double.calls("CreateVolume"))) == 1, "the name that the driver got"
+    assert claim["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+
+
+def test_the_claim_is_deleted_while_the_volume_is_made(switch):
+    """A claim that is deleted in the midst goes at once, whoever leads. Berth deletes the volume when it comes back."""
+    world = switch.world
+    world.make_class()
+    sidecar = switch.begin("csi-provisioner")
+    method = switch.lose_answers("CreateVolume")
+    world.claim("data")
+    switch.end(sidecar, method)
+    second = switch.begin("csi-provisioner", second=True)
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolumeClaim", "data")
+    begin_back(switch, second, "csi-provisioner")
+    if not switch.first_is_go:
+        wait_for("the volume to be deleted", lambda: not world.double.volumes())
+
+
+def test_while_a_volume_is_deleted(switch):
+    """The program is changed and changed back during DeleteVolume."""
+    world = switch.world
+    world.make_class()
+    sidecar = switch.begin("csi-provisioner")
+    world.claim("data")
+    _, volume = world.bound("data")
+    method = switch.lose_answers("DeleteVolume")
+    world.delete("PersistentVolumeClaim", "data")
+    switch.end(sidecar, method)
+    second = switch.begin("csi-provisioner", second=True)
+    world.wait_gone("PersistentVolume", volume["metadata"]["name"])
+    begin_back(switch, second, "csi-provisioner")
+    assert not world.double.volumes()
+
+
+@pytest.fixture
+def attachment(switch):
+    """Begins with the attacher on a bound volume; gives a function that creates the attachment."""
+    world = switch.world
+    world.make_class()
+    provisioner = world.start("csi-provisioner", of_go=False, elect=False)
+    world.claim("data")
+    _, volume = world.bound("data")
+    provisioner.stop()
+    name = f"{world.namespace}-attachment"
+
+    def create():
+        world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+                      "spec": {"attacher": world.driver, "nodeName": NODE,
+                               "source": {"persistentVolumeName": volume["metadata"]["name"]}}})
+        return name
+    return create
+
+
+def is_attached(item):
+    return (item.get("status") or {}).get("attached")
+
+
+def test_while_a_volume_is_attached(switch, attachment):
+    """The program is changed and changed back during ControllerPublishVolume."""
+    world = switch.world
+    sidecar = switch.begin("csi-attacher")
+    method = switch.lose_answers("ControllerPublishVolume")
+    name = attachment()
+    switch.end(sidecar, method)
+    second = switch.begin("csi-attacher", second=True)
+    world.wait("VolumeAttachment", name, is_attached)
+    begin_back(switch, second, "csi-attacher")
+    world.delete("VolumeAttachment", name)
+    world.wait_gone("VolumeAttachment", name)
+    assert world.double.attached() == set()
+
+
+def test_while_a_volume_is_detached(switch, attachment):
+    """The program is changed and changed back during ControllerUnpublishVolume."""
+    world = switch.world
+    sidecar = switch.begin("csi-attacher")
+    name = attachment()
+    world.wait("VolumeAttachment", name, is_attached)
+    method = switch.lose_answers("ControllerUnpublishVolume")
+    world.delete("VolumeAttachment", name)
+    switch.end(sidecar, method)
+    second = switch.begin("csi-attacher", second=True)
+    world.wait_gone("VolumeAttachment", name)
+    begin_back(switch, second, "csi-attacher")
+    assert world.double.attached() == set()
+
+
+def test_while_a_volume_grows(switch):
+    """The program is changed and changed back during ControllerExpandVolume."""
+    world = switch.world
+    world.make_class()
+    world.start("csi-provisioner", of_go=False, elect=False)
+    world.claim("data")
+    _, volume = world.bound("data")
+    sidecar = switch.begin("csi-resizer")
+    method = switch.lose_answers("ControllerExpandVolume")
+    world.cluster.patch("PersistentVolumeClaim", "data", {"spec": {"resources": {"requests": {"storage": "2Mi"}}}}, world.namespace)
+    switch.end(sidecar, method)
+    second = switch.begin("csi-resizer", second=True)
+    world.wait("PersistentVolume", volume["metadata"]["name"], lambda item: item["spec"]["capacity"]["storage"] == "2Mi")
+    claim = world.wait("PersistentVolumeClaim", "data", lambda item: any(
+        each["type"] == "FileSystemResizePending" for each in item["status"].get("conditions") or []))
+    begin_back(switch, second, "csi-resizer")
+    assert claim["status"]["allocatedResources"] == {"storage": "2Mi"}
+
+
+def test_while_a_snapshot_is_taken(switch):
+    """The snapshotter is changed and changed back during CreateSnapshot: one snapshot, and it is deleted."""
+    world = switch.world
+    world.make_class()
+    world.start("csi-provisioner", of_go=False, elect=False)
+    world.claim("data")
+    world.bound("data")
+    kind = f"snapshots-{world.namespace}"
+    world.create(objects.snapshot_class(kind, world.driver))
+    controller = world.start("snapshot-controller", *CONTROLLER, of_go=switch.first_is_go)
+    sidecar = switch.begin("csi-snapshotter")
+    method = switch.lose_answers("CreateSnapshot")
+    world.create(objects.snapshot("snap", "data", kind))
+    switch.end(sidecar, method)
+    controller.stop()
+    world.start("snapshot-controller", *CONTROLLER, of_go=not switch.first_is_go)
+    second = switch.begin("csi-snapshotter", second=True)
+    snapshot = world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("readyToUse"), seconds=90)
+    begin_back(switch, second, "csi-snapshotter")
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap", seconds=90)
+    world.wait_gone("VolumeSnapshotContent", snapshot["status"]["boundVolumeSnapshotContentName"])
+    assert len(set(world.double.calls("CreateSnapshot"))) == 1
+
+
+def test_two_programs_at_a_time(real_world, first):
+    """Both programs run beside each other, as during a rollout: one of them leads, and a claim gets one CreateVolume."""
+    world = real_world
+    if programs.missing("csi-provisioner"):
+        pytest.skip(programs.missing("csi-provisioner"))
+    world.make_class()
+    switch = Switch(world, first, "stopped")
+    sidecar = switch.begin("csi-provisioner")
+    world.start("csi-provisioner", *FAST, of_go=not switch.first_is_go)
+    for number in range(5):
+        world.claim(f"data-{number}")
+        world.bound(f"data-{number}")
+    assert len(world.double.calls("CreateVolume")) == 5
+    sidecar.kill()
+    world.claim("data")
+    world.bound("data")
+    assert len(world.double.volumes()) == 6

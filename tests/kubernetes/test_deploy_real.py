@@ -1,0 +1,127 @@
+"""The folders of deploy/ on a real API server: it takes each of them, its admission lets the pods in, and a program with the rights that a
+folder gives its account is refused nothing."""
+import json
+import subprocess
+
+import pytest
+import yaml
+from lib.csi_double import CsiDouble
+from lib.kubectl import installed
+from lib.kubernetes.programs import Process
+from lib.kubernetes.world import NODE
+from lib.standalone import BINARY, ROOT, wait_for
+
+pytestmark = pytest.mark.kubernetes
+
+FOLDERS = ["crds", "csi/base", "csi/local", "csi/snapshot-controller", "csi/overlays/example", "block-agent", "mount-pod/nfs",
+           "mount-pod/glusterfs", "mount-pod/cephfs"]
+FILES = ["flexvolume/daemonset.yaml", "crust/rbac.yaml"]
+
+
+@pytest.fixture(scope="module")
+def kubectl(plane):
+    """Gives a function that runs the newest kubectl here as the administrator."""
+    binary = max(installed().items(), key=lambda entry: entry[1][:2])[0]
+
+    def run(*arguments):
+        result = subprocess.run([binary, "--kubeconfig", plane.kubeconfig, *arguments], capture_output=True, text=True, timeout=120)
+        assert result.returncode == 0, result.stderr
+        return result
+    return run
+
+
+@pytest.fixture(scope="module")
+def node(real_cluster):
+    """A node on which the pods of DaemonSets are made, although nobody runs them."""
+    if real_cluster.get("Node", NODE) is None:
+        real_cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+    real_cluster.patch("Node", NODE, {"spec": {"taints": None}})  # of a node that is not ready
+
+
+def workloads(kubectl, *what):
+    """Gives (kind, namespace, name, wanted pods' labels) of each Deployment and DaemonSet that was applied."""
+    for item in yaml.safe_load_all(kubectl(*what).stdout):
+        if item["kind"] in ("Deployment", "DaemonSet"):
+            yield item["kind"], item["metadata"]["namespace"], item["metadata"]["name"], item["spec"]["selector"]["matchLabels"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_is_applied(kubectl, node, real_cluster, folder):
+    """A folder of deploy/ is applied without a warning, and its pods are admitted."""
+    applied = kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy" / folder)
+    assert "Warning" not in applied.stderr, applied.stderr
+    check_pods(real_cluster, workloads(kubectl, "kustomize", ROOT / "deploy" / folder))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_is_applied(kubectl, node, real_cluster, file):
+    """A file of deploy/ is applied without a warning, and its pods are admitted."""
+    applied = kubectl("apply", "--server-side", "-f", ROOT / "deploy" / file)
+    assert "Warning" not in applied.stderr, applied.stderr
+    check_pods(real_cluster, workloads(kubectl, "create", "--dry-run=client", "-o", "yaml", "-f", ROOT / "deploy" / file))
+
+
+def check_pods(cluster, made):
+    for kind, namespace, name, labels in made:
+        wait_for(f"a pod of {kind} {name}", lambda namespace=namespace, labels=labels: any(
+            labels.items() <= pod["metadata"].get("labels", {}).items() for pod in cluster.items("Pod", namespace)))
+
+
+def run_as(cluster, folder, namespace, account, *arguments, env=None):
+    """Runs Berth with a token of an account that a folder of deploy/ has made."""
+    token = cluster.api.post(cluster.path("ServiceAccount", namespace, account) + "/token", {
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 36000}})
+    assert token.code == 201, token
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token.json["status"]["token"]}
+    (folder / account).write_text(json.dumps(config))
+    return Process(folder / f"{account}.log", [BINARY, *arguments, f"--kubeconfig={folder / account}"], env)
+
+
+def check_rights(process, what, probe):
+    """Waits until the program does its work, and checks that nothing was refused to it."""
+    try:
+        process.wait_for(what, probe)
+        refused = [line for line in process.log().splitlines() if "forbidden" in line.lower() or "PERMISSION_DENIED" in line]
+        assert not refused, refused
+    finally:
+        process.stop()
+
+
+def test_the_rights_of_the_base(kubectl, node, real_cluster, short):
+    """The roles of deploy/csi/base, all in one process with the account of its Deployment, are refused nothing."""
+    kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/csi/base")
+    kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/crds")
+    double = CsiDouble(short / "d", name="base.csi.example.com").start()
+    real_cluster.write_node(NODE, "base.csi.example.com", {"base.csi.example.com/zone": "here"})
+    process = run_as(real_cluster, short, "csi-driver", "csi-controller", "controller", "--leader-election",
+                     "--roles=provisioner,attacher,resizer,snapshotter", f"--csi-address={double.socket}",
+                     "--leader-election-namespace=csi-driver")
+    real_cluster.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "of-base"},
+                         "provisioner": "base.csi.example.com", "volumeBindingMode": "Immediate"})
+    real_cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "of-base"},
+                         "spec": {"storageClassName": "of-base", "accessModes": ["ReadWriteOnce"],
+                                  "resources": {"requests": {"storage": "1Mi"}}}}, "default")
+    try:
+        check_rights(process, "the claim to be bound", lambda: real_cluster.get("PersistentVolumeClaim", "of-base", "default")[
+            "status"].get("phase") == "Bound" and process.log().count("is ours: working") == 4)
+    finally:
+        double.stop()
+
+
+def test_the_rights_of_the_snapshot_controller(kubectl, real_cluster, short):
+    """The snapshot controller with the account of its folder is refused nothing."""
+    kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/csi/snapshot-controller")
+    process = run_as(real_cluster, short, "kube-system", "snapshot-controller", "snapshot-controller", "--leader-election",
+                     "--leader-election-namespace=kube-system", "--enable-distributed-snapshotting")
+    check_rights(process, "it to work", lambda: "synced" in process.log())
+
+
+def test_the_rights_of_the_block_operator(kubectl, real_cluster, short):
+    """The operator of the block agent with the account of its folder is refused nothing."""
+    kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/block-agent")
+    process = run_as(real_cluster, short, "berth-block", "berth-block-operator", "controller", "--roles=block-operator",
+                     "--leader-election", "--leader-election-namespace=berth-block",
+                     env={"POD_NAMESPACE": "berth-block", "POD_NAME": "operator"})
+    check_rights(process, "it to make its kinds", lambda: "synced" in process.log() and real_cluster.get(
+        "CustomResourceDefinition", "volumefences.storage.berth.dev"))

@@ -1,0 +1,92 @@
+"""The figures for Prometheus: each one that a Go sidecar gives, Berth gives in its place, with the same labels."""
+import re
+
+import pytest
+from lib import objects
+from lib.kubernetes.observed import without_names
+from lib.kubernetes.world import NODE
+
+GO_PROGRAMS = ("csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller")
+FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
+NO_GROUPS = "--feature-gates=CSIVolumeGroupSnapshot=false"
+# Figures of the Go language and of the HTTP library are no promise of a sidecar.
+PREFIXES = ("csi_", "workqueue_", "leader_election_", "process_", "controller_", "snapshot_controller_", "persistentvolume")
+# Not about the sidecar's work: network traffic as procfs counts it for a namespace. Go's provisioner often asks twice for a deletion, so
+# that it counts a failed one, and has two queues more, for what Berth keeps in the queue of claims. Which calls are made at the start,
+# and whether under the driver's name, differs from one Go program to the other.
+LEFT_OUT = re.compile(r'process_network_|controller_persistentvolume_delete_failed|.*name="(unsavedpvs|csitopology)"'
+                      r'|.*(Identity/|ControllerGetCapabilities)')
+# Go leaves the name of the lease empty.
+LEASE = re.compile(r'(leader_election_master_status\{name=)"[^"]*"')
+
+
+def figures_of(text):
+    """Gives the names of all figures with their labels and values, without the buckets of histograms."""
+    found = set()
+    for line in text.splitlines():
+        series = line.rpartition(" ")[0]
+        if line.startswith(PREFIXES) and not LEFT_OUT.match(line) and "_bucket{" not in line:
+            found.add(re.sub(r'\{(.*)\}', lambda match: "{" + ",".join(sorted(re.findall(r'\w+="[^"]*"', match[1]))) + "}",
+                             series))
+    return sorted(found)
+
+
+def check(world, sidecar):
+    """Compares the figures; those that Berth gives beyond Go's are no difference."""
+    found = [LEASE.sub(r'\1""', figure) for figure in without_names(figures_of(sidecar.figures()), world.names)]
+    if not world.of_go:
+        found = [figure for figure in found if figure in world.observed.values["figures"]]
+    world.same("figures", found)
+
+
+def test_of_the_provisioner(world):
+    """The figures of csi-provisioner after a claim was bound and deleted."""
+    world.make_class()
+    sidecar = world.start("csi-provisioner", *FAST)
+    world.claim("data")
+    _, volume = world.bound("data")
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolume", volume["metadata"]["name"])
+    check(world, sidecar)
+
+
+@pytest.fixture
+def volume(world):
+    world.make_class()
+    world.start("csi-provisioner", of_go=False, elect=False)
+    world.claim("data")
+    return world.bound("data")[1]["metadata"]["name"]
+
+
+def test_of_the_attacher(world, volume):
+    """The figures of csi-attacher after a volume was attached and detached."""
+    sidecar = world.start("csi-attacher", *FAST)
+    name = f"{world.namespace}-attachment"
+    world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+                  "spec": {"attacher": world.driver, "nodeName": NODE, "source": {"persistentVolumeName": volume}}})
+    world.wait("VolumeAttachment", name, lambda item: (item.get("status") or {}).get("attached"))
+    world.delete("VolumeAttachment", name)
+    world.wait_gone("VolumeAttachment", name)
+    check(world, sidecar)
+
+
+def test_of_the_resizer(world, volume):
+    """The figures of csi-resizer after a volume has grown."""
+    sidecar = world.start("csi-resizer", *FAST)
+    world.cluster.patch("PersistentVolumeClaim", "data", {"spec": {"resources": {"requests": {"storage": "2Mi"}}}}, world.namespace)
+    world.wait("PersistentVolume", volume, lambda item: item["spec"]["capacity"]["storage"] == "2Mi")
+    check(world, sidecar)
+
+
+@pytest.mark.parametrize("program", ["csi-snapshotter", "snapshot-controller"])
+def test_of_snapshots(world, volume, program):
+    """The figures of both programs of snapshots after one was taken and deleted."""
+    sidecars = {"snapshot-controller": world.start("snapshot-controller", NO_GROUPS),
+                "csi-snapshotter": world.start("csi-snapshotter", *FAST, NO_GROUPS)}
+    kind = f"snapshots-{world.namespace}"
+    world.create(objects.snapshot_class(kind, world.driver))
+    world.create(objects.snapshot("snap", "data", kind))
+    world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("readyToUse"))
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    check(world, sidecars[program])

@@ -1,0 +1,157 @@
+"""snapshot-controller and csi-snapshotter: what the Go programs do and what Berth does in their place."""
+import pytest
+from lib import objects
+from lib.standalone import wait_for
+
+GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
+RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
+# The Go programs look half a minute for the kinds of group snapshots.
+NO_GROUPS = ("--feature-gates=CSIVolumeGroupSnapshot=false",)
+
+
+@pytest.fixture
+def bound(world):
+    """A bound claim, whose provisioner serves on; both programs run."""
+    world.make_class()
+    world.start("csi-provisioner", of_go=False, elect=False, further=[
+        {"apiGroups": ["snapshot.storage.k8s.io"], "resources": ["volumesnapshotclasses"], "verbs": ["get", "list", "watch"]}])
+    world.start("snapshot-controller", *RETRIES, *NO_GROUPS)
+    world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
+    world.claim("data")
+    _, volume = world.bound("data")
+    world.names[volume["spec"]["csi"]["volumeHandle"]] = "HANDLE"
+    return volume
+
+
+def make_class(world, policy="Delete", **options):
+    name = f"snapshots-{world.namespace}"
+    world.names[name] = "SNAPSHOT-CLASS"
+    world.create(objects.snapshot_class(name, world.driver, policy, **options))
+    return name
+
+
+def ready(world, name):
+    """Waits until a snapshot is ready, and gives (it, its content)."""
+    snapshot = world.wait("VolumeSnapshot", name, lambda item: (item.get("status") or {}).get("readyToUse"))
+    content = world.wait("VolumeSnapshotContent", snapshot["status"]["boundVolumeSnapshotContentName"],
+                         lambda item: (item.get("status") or {}).get("readyToUse"))
+    world.names[content["status"]["snapshotHandle"]] = "SNAPSHOT-HANDLE"
+    return snapshot, content
+
+
+def without_number(content):
+    """Removes the creation time, a number of nanoseconds."""
+    content["status"].pop("creationTime", None)
+    return content
+
+
+def test_a_snapshot_is_taken_and_deleted(world, bound):
+    """A snapshot is taken, gets its content, and both go together."""
+    kind = make_class(world)
+    world.create(objects.snapshot("snap", "data", kind))
+    snapshot, content = ready(world, "snap")
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))
+    claim = world.wait("PersistentVolumeClaim", "data", lambda item: len(item["metadata"]["finalizers"]) == 1)
+    world.same("claim", claim["metadata"]["finalizers"])
+    world.same("events", world.events("snap", "CreatingSnapshot", "SnapshotCreated", "SnapshotReady"))
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshotContent", content["metadata"]["name"])
+    assert len(world.double.calls("DeleteSnapshot")) == 1
+
+
+def test_a_content_of_retain_stays(world, bound):
+    """The content of a class with Retain stays when its snapshot is gone."""
+    kind = make_class(world, "Retain")
+    world.create(objects.snapshot("snap", "data", kind))
+    _, content = ready(world, "snap")
+    name = content["metadata"]["name"]
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    left = world.get("VolumeSnapshotContent", name)
+    world.same("content", without_number(left))
+    world.delete("VolumeSnapshotContent", name)
+    world.wait_gone("VolumeSnapshotContent", name)
+    assert world.double.calls("DeleteSnapshot") == []
+
+
+def is_asked_again(snapshot):
+    error = (snapshot.get("status") or {}).get("error") or {}
+    return error.get("message", "").startswith("Failed to check and update")
+
+
+def test_the_driver_takes_no_snapshot(world, bound):
+    """An error of CreateSnapshot stands in both statuses, in the driver's words, and is asked again."""
+    kind = make_class(world)
+    world.double.be_wrong("aborted-forever:CreateSnapshot")
+    world.create(objects.snapshot("snap", "data", kind))
+    failed = world.wait("VolumeSnapshot", "snap", is_asked_again)
+    world.same("snapshot", failed)
+    content = world.get("VolumeSnapshotContent", failed["status"]["boundVolumeSnapshotContentName"])
+    world.same("error", content["status"]["error"])
+    world.same("events", world.events(content["metadata"]["name"], "SnapshotCreationFailed", "SnapshotContentCheckandUpdateFailed"))
+    world.double.be_wrong()
+    snapshot, _ = ready(world, "snap")
+    world.same("snapshot afterwards", snapshot)
+
+
+def test_the_driver_deletes_no_snapshot(world, bound):
+    """An error of DeleteSnapshot is told on the content, which stays."""
+    kind = make_class(world)
+    world.create(objects.snapshot("snap", "data", kind))
+    _, content = ready(world, "snap")
+    name = content["metadata"]["name"]
+    world.double.be_wrong("aborted-forever:DeleteSnapshot")
+    world.delete("VolumeSnapshot", "snap")
+    # Berth adds the driver's words, and writes them to the status, too.
+    world.same("events", [event[:2] for event in world.events(name, "SnapshotDeleteError")])
+    content = without_number(world.get("VolumeSnapshotContent", name))
+    content["status"].pop("error", None)
+    world.same("content", content)
+    world.double.be_wrong()
+    world.wait_gone("VolumeSnapshotContent", name)
+
+
+def test_a_snapshot_that_exists_is_bound(world, bound):
+    """A content that a person wrote for a snapshot of the driver is bound to the snapshot that it names."""
+    kind = make_class(world, "Retain")
+    world.create(objects.snapshot("first", "data", kind))
+    _, taken = ready(world, "first")
+    name = f"static-{world.namespace}"
+    written = objects.snapshot_content(name, taken["status"]["snapshotHandle"], "second", world.driver, "Retain")
+    written["spec"]["volumeSnapshotRef"]["namespace"] = world.namespace
+    world.create(written)
+    world.create(objects.snapshot("second", content=name))
+    snapshot, content = ready(world, "second")
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))
+
+
+def test_the_default_class_is_taken(world, bound):
+    """A snapshot without a class gets the driver's default one."""
+    make_class(world, annotations={"snapshot.storage.kubernetes.io/is-default-class": "true"})
+    world.create(objects.snapshot("snap", "data"))
+    snapshot, _ = ready(world, "snap")
+    world.same("snapshot", snapshot)
+
+
+def test_there_is_no_such_claim(world, bound):
+    """A snapshot of a claim that is not there says so."""
+    kind = make_class(world)
+    world.create(objects.snapshot("snap", "nothing", kind))
+    failed = world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("error"))
+    assert failed["status"]["error"]["message"].startswith("Failed to create snapshot content with error ")  # in Berth's own words
+    world.same("events", [event[:2] for event in world.events("snap", "SnapshotContentCreationFailed")])
+
+
+def test_a_snapshot_is_restored(world, bound):
+    """A claim whose source is a snapshot is bound."""
+    kind = make_class(world)
+    world.create(objects.snapshot("snap", "data", kind))
+    ready(world, "snap")
+    world.claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"})
+    world.bound("restored")
+    world.delete("PersistentVolumeClaim", "restored")
+    world.delete("VolumeSnapshot", "snap")
+    wait_for("the snapshot to be gone", lambda: world.get("VolumeSnapshot", "snap") is None)

@@ -1,0 +1,62 @@
+"""Writes docs/compatibility.md: each case with its outcome for the Go program and for Berth. BERTH_COMPATIBILITY names the file;
+without it nothing is written."""
+import os
+import pathlib
+
+from lib.kubernetes import programs
+
+PAGE = os.environ.get("BERTH_COMPATIBILITY")
+SIDES = {"go": "Go", "berth": "Berth", "own-api": "Berth, own API"}
+HEAD = """# Berth beside the real programs
+
+`BERTH_KUBERNETES=FOLDER BERTH_COMPATIBILITY=docs/compatibility.md ./dev test --label kubernetes` writes this page. Each case runs with
+the Go program as the control, and then with Berth in its place, with the same arguments and the same rights: on a real
+kube-apiserver with its controller manager, with RBAC on and a token of a service account, and on Berth's own API. What the Go
+program did (objects, events, calls to the driver) is recorded in [tests/kubernetes/observed](../tests/kubernetes/observed), and Berth has to
+do the same. Where Berth differs on purpose, [this page](migrate-from-sidecars.md#what-is-different) says so.
+"""
+
+_outcomes = {}  # (file, function, its parameters without the side) → {side: outcome}
+_titles = {}
+_notes = []
+
+
+def note_outcome(report):
+    """Keeps the outcome of a test. A test's title is the first sentence of its docstring."""
+    if PAGE and "/kubernetes/" in f"/{report.nodeid}" and (report.when == "call" or not report.passed):
+        file, _, name = report.nodeid.partition("::")
+        function, _, parameters = name.rstrip("]").partition("[")
+        words = parameters.split("-") if parameters not in SIDES else [parameters]
+        side = next((side for side in SIDES if parameters == side or parameters.startswith(f"{side}-")
+                     or parameters.endswith(f"-{side}")), "berth")
+        rest = parameters.replace(side, "", 1).strip("-") if words else ""
+        _outcomes.setdefault((pathlib.Path(file).stem, function, rest), {})[side] = report.outcome
+        _titles.setdefault((pathlib.Path(file).stem, function), dict(report.user_properties).get("title"))
+
+
+def add_note(heading, lines):
+    """Adds a section to the page."""
+    _notes.append((heading, lines))
+
+
+def _versions():
+    names = ("kube-apiserver", "kube-controller-manager", "etcd", "csi-provisioner", "csi-attacher", "csi-resizer",
+             "csi-snapshotter", "snapshot-controller", "hostpathplugin", "csi-sanity")
+    return [f"| {name} | {programs.version(name)} |" for name in names if programs.find(name)]
+
+
+def _rows():
+    for (file, function, parameters), sides in _outcomes.items():
+        title = _titles[file, function] or function.removeprefix("test_").replace("_", " ")
+        cells = " | ".join(sides.get(side, "") for side in SIDES)
+        yield f"| {file.removeprefix('test_')} | {title}{f' ({parameters})' if parameters else ''} | {cells} |"
+
+
+def write_page():
+    if not PAGE or not _outcomes:
+        return
+    lines = [HEAD, "## Programs", "", "| program | version |", "| --- | --- |", *_versions(), "", "## Cases", "",
+             f"| | what is checked | {' | '.join(SIDES.values())} |", "| --- | --- | --- | --- | --- |", *_rows()]
+    for heading, text in _notes:
+        lines += ["", f"## {heading}", "", *text]
+    pathlib.Path(PAGE).write_text("\n".join(lines) + "\n")
