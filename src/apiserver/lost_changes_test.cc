@@ -44,20 +44,21 @@ class LosingStore : public ForwardingStore {
   base::StatusOr<std::shared_ptr<void>> Watch(std::string prefix, store::Revision from,
                                               std::shared_ptr<store::Watcher> watcher) override {
     auto losable = std::make_shared<LosableWatcher>(std::move(watcher));
-    {
-      base::MutexLock lock(mutex_);
-      watchers_.emplace_back(prefix, losable);
-    }
-    return ForwardingStore::Watch(std::move(prefix), from, std::move(losable));
+    auto watch = ForwardingStore::Watch(prefix, from, losable);
+    base::MutexLock lock(mutex_);
+    watchers_.emplace_back(std::move(prefix), losable);
+    added_.NotifyAll();
+    return watch;
   }
 
-  // Lets the changes from now on be lost for the present watchers of `prefix`. Returns how many.
+  // Lets the changes from now on be lost for the present watchers of `prefix`, and waits for one: a
+  // client may have seen a first list before its watch begins. Returns how many there are.
   int LoseChanges(std::string_view prefix) {
     std::vector<std::shared_ptr<LosableWatcher>> losing;
     {
       base::MutexLock lock(mutex_);
-      for (const auto& [of, watcher] : watchers_) {
-        if (const auto present = watcher.lock(); present && of == prefix) losing.push_back(present);
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while ((losing = FindWatchers(prefix)).empty() && added_.WaitUntil(mutex_, deadline)) {
       }
     }
     for (const auto& watcher : losing) {
@@ -67,7 +68,18 @@ class LosingStore : public ForwardingStore {
   }
 
  private:
+  std::vector<std::shared_ptr<LosableWatcher>> FindWatchers(std::string_view prefix) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<std::shared_ptr<LosableWatcher>> found;
+    for (const auto& [of, watcher] : watchers_) {
+      if (auto present = watcher.lock(); present && of == prefix)
+        found.push_back(std::move(present));
+    }
+    return found;
+  }
+
   base::Mutex mutex_;
+  base::CondVar added_;
   std::vector<std::pair<std::string, std::weak_ptr<LosableWatcher>>> watchers_
       ABSL_GUARDED_BY(mutex_);
 };
