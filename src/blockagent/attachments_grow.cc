@@ -22,11 +22,19 @@ namespace {
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{1000};
 
+// The mapping with the size that its image has now. A back end that cannot tell gives the size at
+// the time of mapping, which is that of an image that grew before.
+StatusOr<block::Mapping> RefreshMapping(block::Backend& backend, const block::Mapping& mapping) {
+  StatusOr<block::Mapping> now = backend.Refresh(mapping);
+  if (now.status().code() == StatusCode::kUnimplemented) return mapping;
+  return now;
+}
+
 }  // namespace
 
 Status Attachments::GrowVolume(Record& record, block::Backend& backend) {
   if (record.mapping->read_only) return base::OkStatus();
-  ASSIGN_OR_RETURN(block::Mapping now, backend.Refresh(*record.mapping));
+  ASSIGN_OR_RETURN(block::Mapping now, RefreshMapping(backend, *record.mapping));
   if (now.size_bytes != record.mapping->size_bytes) {
     record.mapping = now;
     RETURN_IF_ERROR(records_->Put(record));
@@ -57,7 +65,7 @@ StatusOr<int64_t> Attachments::GrowRecorded(const std::string& volume, const std
   RETURN_IF_ERROR(backend->Check(*record->mapping));
   if (record->mapping->read_only) {
     // Only a writer can grow the file system, and the mount for the next one does.
-    ASSIGN_OR_RETURN(const block::Mapping now, backend->Refresh(*record->mapping));
+    ASSIGN_OR_RETURN(const block::Mapping now, RefreshMapping(*backend, *record->mapping));
     return static_cast<int64_t>(now.size_bytes);
   }
   RETURN_IF_ERROR(GrowVolume(*record, *backend));

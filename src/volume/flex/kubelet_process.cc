@@ -19,9 +19,11 @@ using base::StatusOr;
 
 constexpr size_t kLargestAnswer = 256 * 1024;
 
-// Whether the process is in the pid namespace that `proc` shows. A kubelet in a container of this
-// node, as kind has them, is in one below, and is not this node's.
+// Whether the process is root's, as a kubelet is, and in the pid namespace that `proc` shows.
+// Everybody can call a process "kubelet". A kubelet in a container of this node, as kind has them,
+// is in a namespace below, and is not this node's.
 bool IsOfNode(const std::string& status) {
+  if (status.find("\nUid:\t0\t") == status.npos) return false;
   const size_t at = status.find("\nNSpid:");
   if (at == status.npos) return true;
   const std::string_view line = std::string_view(status).substr(at + 7);
@@ -35,8 +37,9 @@ std::vector<std::string> ReadKubeletWords(const std::string& process) {
   const auto name = platform::ReadFile(process + "/comm", kLargestAnswer);
   if (!name.ok() || *name != "kubelet\n") return {};
   const auto status = platform::ReadFile(process + "/status", kLargestAnswer);
+  if (!status.ok() || !IsOfNode(*status)) return {};
   const auto line = platform::ReadFile(process + "/cmdline", kLargestAnswer);
-  if (!status.ok() || !line.ok() || !IsOfNode(*status)) return {};
+  if (!line.ok()) return {};
   std::vector<std::string> words;
   for (std::string_view left = *line; !left.empty();) {
     words.emplace_back(left.substr(0, left.find('\0')));

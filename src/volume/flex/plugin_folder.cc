@@ -112,8 +112,15 @@ base::StatusOr<PluginFolder> FindPluginFolder(const std::string& root) {
                        "written: give the kubelet another one (volumePluginDir)",
                        kDefault);
   }
-  if (auto told = Told(root)) return *std::move(told);
-  ASSIGN_OR_RETURN(PluginFolder guessed, GuessFolder(root));
+  auto told = Told(root);
+  // A file says where a kubelet that does not run here would look, and nothing about one that does.
+  if (told.has_value() && running.status().code() == base::StatusCode::kNotFound) {
+    return *std::move(told);
+  }
+  if (!told.has_value()) {
+    ASSIGN_OR_RETURN(told, GuessFolder(root));
+  }
+  PluginFolder& guessed = *told;
   guessed.known = false;
   guessed.why += fmt::format(" ({})", base::Message(running.status()));
   return guessed;

@@ -26,10 +26,11 @@ class PluginFolderTest : public testing::Test {
   }
   // Shows a process in the node's /proc.
   void Run(int pid, const std::string& name, const std::vector<std::string>& words,
-           const std::string& status = "") {
+           const std::string& status = "", int user = 0) {
     const std::string process = fmt::format("/proc/{}", pid);
     Write(process + "/comm", name + "\n");
-    Write(process + "/status", "Name:\t" + name + "\n" + status);
+    Write(process + "/status",
+          fmt::format("Name:\t{0}\nUid:\t{1}\t{1}\t{1}\t{1}\n{2}", name, user, status));
     std::string line;
     for (const std::string& word : words) line += word + '\0';
     Write(process + "/cmdline", line);
@@ -119,6 +120,21 @@ TEST_F(PluginFolderTest, AKubeletInAContainerOfTheNodeDoesNotCount) {
   EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
   Run(9, "kubelet", {"kubelet", "--volume-plugin-dir=/opt/node"}, "NSpid:\t9\n");
   EXPECT_EQ(Found(), "/opt/node");
+}
+
+TEST_F(PluginFolderTest, AProcessOfAnotherUserIsNoKubelet) {
+  Run(7, "kubelet", {"kubelet", "--volume-plugin-dir=/tmp/mine"}, "", 1000);
+  EXPECT_EQ(Found(), "/usr/libexec/kubernetes/kubelet-plugins/volume/exec");
+}
+
+TEST_F(PluginFolderTest, AFileIsAGuessBesideAKubeletThatCannotBeRead) {
+  Write("/var/lib/kubelet/config.yaml", "volumePluginDir: /opt/old\n");
+  Run(7, "kubelet", {"kubelet", "--config=/srv/away.yaml"});
+  const auto guessed = FindPluginFolder(root_.path());
+  ASSERT_TRUE(guessed.ok()) << guessed.status();
+  EXPECT_EQ(guessed->path, "/opt/old");
+  EXPECT_FALSE(guessed->known);
+  EXPECT_THAT(guessed->why, HasSubstr("/srv/away.yaml"));
 }
 
 TEST_F(PluginFolderTest, SaysThatItGuesses) {
