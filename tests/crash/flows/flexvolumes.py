@@ -38,11 +38,19 @@ def volume(backing):
                                     "options": {"folder": str(backing), "size": "320M"}}}}
 
 
-def grow(s, size):
+def ask_to_grow(s, size):
     s.done("the claim to ask for more", lambda: s.api.patch(
         "persistentvolumeclaims", "data", {"spec": {"resources": {"requests": {"storage": size}}}}))
+
+
+def await_growth(s, size):
     s.step("the claim to have grown", lambda: s.api.get("persistentvolumeclaims", "data")["status"].get(
         "capacity", {}).get("storage") == size)
+
+
+def grow(s, size):
+    ask_to_grow(s, size)
+    await_growth(s, size)
 
 
 def attached(s, backing):
