@@ -20,13 +20,6 @@ namespace {
 
 constexpr char kCreationFailed[] = "GroupSnapshotCreationFailed";
 
-Json UnmarkGroupPatch() {
-  return {
-      {"metadata",
-       {{"annotations",
-         {{std::string(kGroupBeingCreated), nullptr}, {std::string(kCreateRequest), nullptr}}}}}};
-}
-
 // Whether the answer can be recorded. Each volume must have a snapshot, because the controller
 // makes the VolumeSnapshots of the group from them.
 Status CheckAnswer(const api::VolumeGroupSnapshotContent& content,
@@ -70,6 +63,13 @@ Json DescribeSnapshots(const csi::v1::VolumeGroupSnapshot& group) {
 }
 
 }  // namespace
+
+Json UnmarkGroupPatch() {
+  return {
+      {"metadata",
+       {{"annotations",
+         {{std::string(kGroupBeingCreated), nullptr}, {std::string(kCreateRequest), nullptr}}}}}};
+}
 
 GroupSnapshotter::Outcome GroupSnapshotter::Create(const Content& content) {
   const StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> request = MakeRequest(content);
@@ -226,7 +226,8 @@ StatusOr<csi::v1::VolumeGroupSnapshot> GroupSnapshotter::Find(const Content& con
 GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
                                                        const csi::v1::VolumeGroupSnapshot& group) {
   Json status = {{"readyToUse", group.ready_to_use()}, {"error", nullptr}};
-  if (content.group_handle().empty()) {
+  const bool named = !content.group_handle().empty();
+  if (!named) {
     status["volumeGroupSnapshotHandle"] = group.group_snapshot_id();
   }
   if (content.creation_time().empty()) {
@@ -236,7 +237,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
         time.has_value() ? base::WallTime(std::chrono::nanoseconds(*time)) : context_.clock.Now());
   }
   // The person who made a content for a group snapshot that exists makes its VolumeSnapshots, too.
-  if (!content.existing() && content.snapshot_infos().empty()) {
+  // A list that is there without a handle tells of a group snapshot that was deleted.
+  if (!content.existing() && (!named || content.snapshot_infos().empty())) {
     status["volumeSnapshotInfoList"] = DescribeSnapshots(group);
   }
   const Json patch = {{"status", std::move(status)}};

@@ -102,6 +102,11 @@ GroupSnapshotter::Outcome GroupSnapshotter::SyncContent(const std::string& key) 
 GroupSnapshotter::Outcome GroupSnapshotter::Delete(const Content& content) {
   const std::string handle = content.group_handle();
   if (!content.delete_with_group() || handle.empty()) return ReleaseContent(content);
+  if (content.has_annotation(kGroupBeingCreated)) {
+    // Without the handle the group snapshot would be taken once more. The change queues the content
+    // again.
+    return AfterApi(Patch(context_.client, contents_, content, UnmarkGroupPatch()).status());
+  }
   csi::v1::DeleteVolumeGroupSnapshotRequest request;
   request.set_group_snapshot_id(handle);
   for (const std::string& snapshot : SnapshotHandles(content)) request.add_snapshot_ids(snapshot);

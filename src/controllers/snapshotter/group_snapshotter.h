@@ -34,6 +34,9 @@ namespace berth::controllers::snapshotter {
 // Whether the group snapshot in the driver, if there is one, may be deleted now.
 bool ShouldDelete(const api::VolumeGroupSnapshotContent& content);
 
+// The patch that takes off "being-created" and the digest beside it.
+base::Json UnmarkGroupPatch();
+
 class GroupSnapshotter {
  public:
   // `context` and `driver` are those of the snapshotter, which owns this.

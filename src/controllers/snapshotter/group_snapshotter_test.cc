@@ -221,6 +221,44 @@ TEST_F(GroupSnapshotterTest, DeletesTheGroupWithItsSnapshotsByPolicyOnly) {
   }
 }
 
+TEST_F(GroupSnapshotterTest, AMarkedGroupIsNotTakenAnewAfterItsDeletionWasInterrupted) {
+  BeginGroups();
+  const csi::v1::VolumeGroupSnapshot old = AddGroupToDriver();
+  script().Hang("DeleteVolumeGroupSnapshot");
+  Json infos = Json::array();
+  for (const auto& snapshot : old.snapshots()) {
+    infos.push_back({{"volumeHandle", snapshot.source_volume_id()},
+                     {"snapshotHandle", snapshot.snapshot_id()}});
+  }
+  AddGroup({{"metadata",
+             {{"deletionTimestamp", "2026-01-01T00:00:00Z"},
+              {"annotations", {{kGroupBeingDeleted, "yes"}, {kGroupBeingCreated, "yes"}}}}},
+            {"status",
+             {{"volumeGroupSnapshotHandle", old.group_snapshot_id()},
+              {"volumeSnapshotInfoList", infos}}}});
+  ASSERT_TRUE(script().WaitFor("DeleteVolumeGroupSnapshot"));
+  // The write that takes off the finalizer fails after the handle was removed.
+  cluster_.client.FailNext("patch", "volumegroupsnapshotcontents",
+                           base::Error(StatusCode::kAborted, "conflict"));
+  script().Release("DeleteVolumeGroupSnapshot");
+  ASSERT_TRUE(WaitGroupGone());
+  EXPECT_EQ(script().Count("CreateVolumeGroupSnapshot"), 0);
+  EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), 1);
+  EXPECT_THAT(Groups(), IsEmpty());
+}
+
+TEST_F(GroupSnapshotterTest, ANewHandleComesWithTheSnapshotsOfItsGroup) {
+  BeginGroups();
+  AddGroup({{"status",
+             {{"volumeSnapshotInfoList",
+               {{{"volumeHandle", handle_}, {"snapshotHandle", "of-a-deleted-group"}}}}}}});
+  ASSERT_TRUE(WaitGroupReady());
+  ASSERT_THAT(GetGroup().snapshot_infos(), SizeIs(2));
+  EXPECT_THAT(cluster_.driver->state().SnapshotIds(),
+              ElementsAre(GetGroup().snapshot_infos()[0]["snapshotHandle"],
+                          GetGroup().snapshot_infos()[1]["snapshotHandle"]));
+}
+
 TEST_F(GroupSnapshotterTest, AFailedDeletionIsTriedAgain) {
   BeginGroups();
   AddGroup(kGroupDeleted);
