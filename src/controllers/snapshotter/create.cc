@@ -255,7 +255,8 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
                                                 const csi::v1::Snapshot& snapshot) {
   Json status = {{"readyToUse", snapshot.ready_to_use()}, {"error", nullptr}};
   if (content.snapshot_handle().empty()) status["snapshotHandle"] = snapshot.snapshot_id();
-  if (!content.dynamic() && !IsGroupMember(content) && !snapshot.group_snapshot_id().empty()) {
+  if (!content.dynamic() && content.group_handle().empty() &&
+      !snapshot.group_snapshot_id().empty()) {
     status["volumeGroupSnapshotHandle"] = snapshot.group_snapshot_id();
   }
   if (!content.has_creation_time()) {

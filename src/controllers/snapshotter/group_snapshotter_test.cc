@@ -297,6 +297,18 @@ TEST_F(GroupSnapshotterTest, ASnapshotThatExistsIsKnownToBeOfAGroup) {
   EXPECT_EQ(Get().group_handle(), old.group_snapshot_id());
 }
 
+TEST_F(GroupSnapshotterTest, APersonsContentThatNamesItsGroupIsLookedUp) {
+  BeginGroups();
+  const csi::v1::VolumeGroupSnapshot old = AddGroupToDriver();
+  const std::string handle = old.snapshots(1).snapshot_id();
+  Add(Merged(Existing(handle),
+             {{"metadata", {{"annotations", {{kGroupHandle, old.group_snapshot_id()}}}}}}));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().snapshot_handle(), handle);
+  EXPECT_EQ(Get().group_handle(), old.group_snapshot_id());
+  EXPECT_EQ(script().Count("CreateSnapshot"), 0);
+}
+
 TEST_F(SnapshotterTest, WithoutTheKindsOfGroupsSnapshotsAreTaken) {
   Begin();
   Add();

@@ -129,8 +129,10 @@ Snapshotter::Outcome Snapshotter::SyncContent(const std::string& key) {
 }
 
 Snapshotter::Outcome Snapshotter::SyncMember(const Content& content, const DriverInfo& driver) {
-  // Until the handle is there, the snapshot controller is writing what the group's content says.
-  const bool settled = content.deleting() || content.ready() || content.snapshot_handle().empty();
+  // Until the handle is there, the snapshot controller is writing what the group's content says. A
+  // content that a person made has its handle in its spec.
+  const bool unknown = content.dynamic() && content.snapshot_handle().empty();
+  const bool settled = content.deleting() || content.ready() || unknown;
   return settled ? Outcome::Done() : Adopt(content, driver);
 }
 
