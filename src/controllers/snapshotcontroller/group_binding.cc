@@ -176,7 +176,10 @@ GroupController::Outcome GroupController::TakeGroup(const Group& group, const Cl
   const StatusOr<Group> held = HoldGroup(group);
   if (!held.ok()) return AfterApi(held.status());
   const StatusOr<Content> content = CreateContent(group, *wanted);
-  return content.ok() ? CopyStatus(*held, *content) : refuse(content.status());
+  if (!content.ok()) return refuse(content.status());
+  // A content that was there already may be ready. Members are not made for a group that is ready.
+  const Status completed = members_.Complete(*held, *content);
+  return completed.ok() ? CopyStatus(*held, *content) : AfterApi(completed);
 }
 
 StatusOr<api::VolumeGroupSnapshotContent> GroupController::NewContent(const Group& group,

@@ -294,6 +294,19 @@ TEST_F(GroupControllerTest, AMemberThatIsBeingRestoredKeepsTheGroup) {
   EXPECT_TRUE(cluster_.WaitUntil([&] { return GetGroupContent().deleting(); }));
 }
 
+TEST_F(GroupControllerTest, AReadyContentThatTheCopyDoesNotShowYetGetsItsMembers) {
+  // The copy of the contents is that of another API, which has none.
+  const auto behind = std::make_shared<kube::FakeClient>(cluster_.clock);
+  ServeGroups(*behind);
+  cluster_.informers.ReadFrom<GroupContent>(behind);
+  cluster_.client.Add(MakeGroupContent("nightly", {"handle-pv-1", "handle-pv-2"}, TakenGroup()));
+  Begin();
+  AddGroup();
+  ASSERT_TRUE(WaitGroupReady());
+  ASSERT_TRUE(WaitMembersReady());
+  EXPECT_THAT(Members(), SizeIs(2));
+}
+
 // The parameter: how many steps another process had done when it ended.
 class InterruptedGroupTest : public GroupControllerTest,
                              public ::testing::WithParamInterface<int> {};
