@@ -30,15 +30,24 @@ const KindInfo kVolumeGroupSnapshot{.group = kGroupSnapshotGroup,
 
 }  // namespace kinds
 
-std::string OwningGroup(const VolumeSnapshot& snapshot) {
+namespace {
+
+// Empty if no group owns the snapshot.
+OwnerReference FindOwningGroup(const VolumeSnapshot& snapshot) {
   // Members that an older Go program made name a beta version of the kind.
   const std::string group = fmt::format("{}/", kGroupSnapshotGroup);
   for (const OwnerReference& owner : snapshot.owner_references()) {
     if (owner.kind == VolumeGroupSnapshot::kInfo.kind && owner.api_version.starts_with(group)) {
-      return owner.name;
+      return owner;
     }
   }
-  return "";
+  return {};
 }
+
+}  // namespace
+
+std::string OwningGroup(const VolumeSnapshot& snapshot) { return FindOwningGroup(snapshot).name; }
+
+std::string OwningGroupUid(const VolumeSnapshot& snapshot) { return FindOwningGroup(snapshot).uid; }
 
 }  // namespace berth::api

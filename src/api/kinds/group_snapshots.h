@@ -86,5 +86,7 @@ class VolumeGroupSnapshot : public Object {
 
 // The name of the group that owns the snapshot, by its ownerReferences; "" if no group owns it.
 std::string OwningGroup(const VolumeSnapshot& snapshot);
+// The uid in the same ownerReference; "" if there is none.
+std::string OwningGroupUid(const VolumeSnapshot& snapshot);
 
 }  // namespace berth::api

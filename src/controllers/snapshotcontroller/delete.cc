@@ -85,15 +85,23 @@ bool SnapshotController::IsBeingRestored(const Snapshot& snapshot) const {
 }
 
 Status SnapshotController::CheckGroupIsGone(const Snapshot& snapshot) {
+  const std::string owner = OwningGroup(snapshot);
   std::string name = snapshot.group_name();
-  if (name.empty()) name = OwningGroup(snapshot);
+  if (name.empty()) name = owner;
   if (name.empty()) return base::OkStatus();
+  // A new group may have the name of the group that is gone.
+  const std::string uid = name == owner ? OwningGroupUid(snapshot) : "";
+  const auto is_new = [&](const api::VolumeGroupSnapshot& group) {
+    return !uid.empty() && group.uid() != uid;
+  };
   const std::string key = api::ObjectKey(snapshot.ns(), name);
-  if (groups_ == nullptr || groups_->Get(key) == nullptr) {
+  const auto known = groups_ == nullptr ? nullptr : groups_->Get(key);
+  if (known == nullptr || is_new(*known)) {
     const StatusOr<api::VolumeGroupSnapshot> group =
         kube::Get<api::VolumeGroupSnapshot>(context_.client, snapshot.ns(), name);
     if (group.status().code() == StatusCode::kNotFound) return base::OkStatus();
     RETURN_IF_ERROR(group.status());
+    if (is_new(*group)) return base::OkStatus();
   }
   return Error(
       StatusCode::kFailedPrecondition,

@@ -279,6 +279,28 @@ TEST_F(GroupControllerTest, AMemberGoesOnlyWithItsGroup) {
   EXPECT_TRUE(GetMember("pv-1").ready());
 }
 
+TEST_F(GroupControllerTest, AMemberGoesAlthoughANewGroupHasTheNameOfItsOwn) {
+  TakeGroup();
+  ASSERT_TRUE(cluster_.client.Remove(Group::kInfo, "default", "nightly"));
+  AddGroup({{"metadata", {{"uid", "uid-of-the-new"}}}});
+  const Snapshot member = GetMember("pv-1");
+  ASSERT_TRUE(cluster_.client.Delete(Snapshot::kInfo, "default", member.name(), {}).ok());
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetMemberContent("pv-1").deleting(); }));
+  Release(GetMemberContent("pv-1"));
+  EXPECT_TRUE(
+      cluster_.WaitUntil([&] { return !cluster_.Has<Snapshot>("default", member.name()); }));
+}
+
+TEST_F(GroupControllerTest, AMemberThatWaitsForItsGroupGoesWhenANewOneReplacesIt) {
+  TakeGroup();
+  const Snapshot member = GetMember("pv-1");
+  ASSERT_TRUE(cluster_.client.Delete(Snapshot::kInfo, "default", member.name(), {}).ok());
+  ASSERT_TRUE(cluster_.events.WaitFor("is not allowed as it belongs to group snapshot"));
+  // It replaces the group in one change.
+  AddGroup({{"metadata", {{"uid", "uid-of-the-new"}}}});
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return GetMemberContent("pv-1").deleting(); }));
+}
+
 TEST_F(GroupControllerTest, AMemberThatIsBeingRestoredKeepsTheGroup) {
   TakeGroup();
   const std::string member = GetMember("pv-1").name();

@@ -138,7 +138,10 @@ void SnapshotController::AddHandlers() {
   });
   if (groups_ != nullptr) {
     groups_->AddHandler([this](const auto& change) {
-      if (change.after != nullptr) return;
+      // The copy may show a deletion and a new group of the same name as one change.
+      const bool gone = change.after == nullptr ||
+                        (change.before != nullptr && change.before->uid() != change.after->uid());
+      if (!gone) return;
       // The snapshots of the group go now.
       for (const auto& member : snapshots_.ByIndex(kSnapshotsByGroup, change.key)) {
         snapshot_workers_.AddNow(member->key());
