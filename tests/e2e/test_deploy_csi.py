@@ -119,8 +119,7 @@ def test_mounts_reach_the_kubelet_and_back(objects):
 def test_the_snapshot_controller_comes_with_its_kinds_and_rights():
     objects = render(ROOT / "deploy" / "csi" / "snapshot-controller")
     assert {name for kind, name in objects if kind == "CustomResourceDefinition"} == {
-        f"volume{group}snapshot{kind}.{group}snapshot.storage.k8s.io"
-        for group in ("", "group") for kind in ("s", "contents", "classes")}
+        f"volumesnapshot{kind}.snapshot.storage.k8s.io" for kind in ("s", "contents", "classes")}
     assert rules_of(objects["ClusterRole", "csi-snapshot-controller"]) == upstream("csi-snapshot-controller")
     controller = objects["Deployment", "snapshot-controller"]
     check_flags(controller["spec"]["template"]["spec"]["containers"][0])
