@@ -44,6 +44,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::TakeOverIntents() {
     if (!taken.ok()) failed = taken;
     return taken.ok();
   });
+  intents_known_ = true;
   return AfterApi(failed.ok() ? attempts_.Flush() : failed);
 }
 

@@ -100,8 +100,9 @@ bool ClaimProvisioning::IsThere(const Claim& claim) const {
 
 ClaimProvisioning::Outcome ClaimProvisioning::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
-  if (driver == nullptr || !attempts_.loaded()) return Outcome::Done();
+  if (driver == nullptr) return Outcome::Done();
   auto claim = attempts_.FindLostClaim(key);
+  if (claim == nullptr && !intents_known_) return Outcome::Done();  // it is queued again then
   if (claim == nullptr) claim = claims_.Get(key);
   if (claim == nullptr || !AsksDriver(*claim, *driver)) return Outcome::Done();
 

@@ -37,6 +37,7 @@
 // exists; Attempts does.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -165,6 +166,9 @@ class ClaimProvisioning {
   NodeElection election_;
   // The intents that TakeOverIntents has still to decide on, and whether each is disputed.
   std::vector<std::pair<Intent, bool>> undecided_;
+  // TakeOverIntents has looked at each intent. Until then a claim that is there is not served,
+  // because another call than the recorded one could be made for it.
+  std::atomic<bool> intents_known_ = false;
 };
 
 }  // namespace berth::controllers::provisioner
