@@ -1,5 +1,6 @@
 """csi-attacher: what the Go program does and what Berth does in its place."""
 import pytest
+from lib import objects
 from lib.kubernetes.world import NODE
 
 GO_PROGRAMS = ("csi-attacher",)
@@ -22,9 +23,7 @@ class Volume:
         self.names = {self.name: "VOLUME", self.handle: "HANDLE"}
 
     def attach(self, node=NODE):
-        self.world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": self.attachment},
-                           "spec": {"attacher": self.world.driver, "nodeName": node,
-                                    "source": {"persistentVolumeName": self.name}}})
+        self.world.create(objects.attachment(self.attachment, self.world.driver, node, self.name))
 
     def wait(self, condition):
         return self.world.wait("VolumeAttachment", self.attachment, lambda item: condition(item.get("status") or {}))

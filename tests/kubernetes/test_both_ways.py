@@ -130,9 +130,7 @@ def attachment(switch):
     name = f"{world.namespace}-attachment"
 
     def create():
-        world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
-                      "spec": {"attacher": world.driver, "nodeName": NODE,
-                               "source": {"persistentVolumeName": volume["metadata"]["name"]}}})
+        world.create(objects.attachment(name, world.driver, NODE, volume["metadata"]["name"]))
         return name
     return create
 

@@ -2,6 +2,7 @@
 import collections
 
 import pytest
+from lib import objects
 from lib.kubernetes import compatibility
 from lib.kubernetes.world import NODE
 from lib.standalone import wait_for
@@ -97,8 +98,7 @@ def test_of_attachments(real_world, side):
     names = [f"{world.namespace}-{number}" for number in range(COUNT)]
     with Count(world, "csi-attacher") as counting:
         for name, volume in zip(names, volumes):
-            world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
-                          "spec": {"attacher": world.driver, "nodeName": NODE, "source": {"persistentVolumeName": volume}}})
+            world.create(objects.attachment(name, world.driver, NODE, volume))
             world.wait("VolumeAttachment", name, lambda item: (item.get("status") or {}).get("attached"))
         for name in names:
             world.delete("VolumeAttachment", name)

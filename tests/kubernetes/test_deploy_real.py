@@ -1,6 +1,5 @@
 """The folders of deploy/ on a real API server: it takes each of them, its admission lets the pods in, and a program with the rights that a
 folder gives its account is refused nothing."""
-import json
 import subprocess
 
 import pytest
@@ -69,13 +68,8 @@ def check_pods(cluster, made):
 
 def run_as(cluster, folder, namespace, account, *arguments, env=None):
     """Runs Berth with a token of an account that a folder of deploy/ has made."""
-    token = cluster.api.post(cluster.path("ServiceAccount", namespace, account) + "/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 36000}})
-    assert token.code == 201, token
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token.json["status"]["token"]}
-    (folder / account).write_text(json.dumps(config))
-    return Process(folder / f"{account}.log", [BINARY, *arguments, f"--kubeconfig={folder / account}"], env)
+    config = cluster.write_token(folder / account, namespace, account)
+    return Process(folder / f"{account}.log", [BINARY, *arguments, f"--kubeconfig={config}"], env)
 
 
 def check_rights(process, what, probe):

@@ -62,8 +62,7 @@ def test_of_the_attacher(world, volume):
     """The figures of csi-attacher after a volume was attached and detached."""
     sidecar = world.start("csi-attacher", *FAST)
     name = f"{world.namespace}-attachment"
-    world.create({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
-                  "spec": {"attacher": world.driver, "nodeName": NODE, "source": {"persistentVolumeName": volume}}})
+    world.create(objects.attachment(name, world.driver, NODE, volume))
     world.wait("VolumeAttachment", name, lambda item: (item.get("status") or {}).get("attached"))
     world.delete("VolumeAttachment", name)
     world.wait_gone("VolumeAttachment", name)

@@ -23,6 +23,12 @@ def attributes_class(name, driver, **parameters):
             "driverName": driver, "parameters": parameters}
 
 
+def attachment(name, attacher, node, volume):
+    """Gives a VolumeAttachment of a PersistentVolume."""
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+            "spec": {"attacher": attacher, "nodeName": node, "source": {"persistentVolumeName": volume}}}
+
+
 def snapshot_class(name, driver="local.csi.berth.dev", policy="Delete", annotations=None):
     return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
             "metadata": {"name": name, "annotations": annotations or {}}, "driver": driver, "deletionPolicy": policy}

@@ -54,17 +54,14 @@ StatusOr<csi::v1::CreateSnapshotRequest> Snapshotter::MakeRequest(const Content&
     return Error(StatusCode::kNotFound, "VolumeSnapshotClass '{}' does not exist",
                  content.class_name());
   }
-  std::string uid = content.snapshot_uid();
+  const std::string uid = content.snapshot_uid();
   if (uid.empty()) {
     return Error(StatusCode::kInvalidArgument,
                  "spec.volumeSnapshotRef.uid is empty, by which the snapshot would be named");
   }
-  if (options_.snapshot_name_uuid_length >= 0) {
-    std::erase(uid, '-');
-    uid = uid.substr(0, static_cast<size_t>(options_.snapshot_name_uuid_length));
-  }
   csi::v1::CreateSnapshotRequest request;
-  request.set_name(fmt::format("{}-{}", options_.snapshot_name_prefix, uid));
+  request.set_name(
+      MakeSnapshotName(options_.snapshot_name_prefix, uid, options_.snapshot_name_uuid_length));
   request.set_source_volume_id(content.source_volume_handle());
   ASSIGN_OR_RETURN(const api::Labels parameters,
                    SnapshotDriverParameters(snapshot_class->parameters()));

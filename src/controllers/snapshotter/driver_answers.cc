@@ -14,6 +14,14 @@ using base::Status;
 using base::StatusCode;
 using std::chrono::milliseconds;
 
+std::string MakeSnapshotName(const std::string& prefix, std::string uid, int length) {
+  if (length >= 0) {
+    std::erase(uid, '-');
+    uid = uid.substr(0, static_cast<size_t>(length));
+  }
+  return fmt::format("{}-{}", prefix, uid);
+}
+
 std::string DigestWithoutSecrets(const google::protobuf::MessageLite& request) {
   std::string bytes;
   {

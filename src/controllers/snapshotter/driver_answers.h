@@ -1,5 +1,6 @@
-// What the calls that take snapshots and group snapshots have in common: the record of a call whose
-// outcome is not known, what an answer proves, and the times in answers.
+// The calls that take snapshots and group snapshots have this in common: the name that the driver
+// gets, the record of a call whose outcome is not known, what an answer proves, and the times in
+// answers.
 #pragma once
 
 #include <google/protobuf/timestamp.pb.h>
@@ -13,6 +14,10 @@
 #include "base/status.h"
 
 namespace berth::controllers::snapshotter {
+
+// The name by which the driver is asked: PREFIX-UID. `length`: so many characters of the uid
+// without dashes; negative: the whole uid.
+std::string MakeSnapshotName(const std::string& prefix, std::string uid, int length);
 
 // A digest of the request's serialised form. Use DigestRequest, because secrets are not recorded.
 std::string DigestWithoutSecrets(const google::protobuf::MessageLite& request);

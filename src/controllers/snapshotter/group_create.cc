@@ -100,18 +100,15 @@ StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> GroupSnapshotter::MakeReques
     return Error(StatusCode::kInvalidArgument,
                  "failed to take group snapshot {} without a group snapshot class", content.name());
   }
-  std::string uid = content.group_uid();
+  const std::string uid = content.group_uid();
   if (uid.empty()) {
     return Error(StatusCode::kInvalidArgument,
                  "spec.volumeGroupSnapshotRef.uid is empty, by which the group snapshot would be "
                  "named");
   }
-  if (options_.group_name_uuid_length >= 0) {
-    std::erase(uid, '-');
-    uid = uid.substr(0, static_cast<size_t>(options_.group_name_uuid_length));
-  }
   csi::v1::CreateVolumeGroupSnapshotRequest request;
-  request.set_name(fmt::format("{}-{}", options_.group_name_prefix, uid));
+  request.set_name(
+      MakeSnapshotName(options_.group_name_prefix, uid, options_.group_name_uuid_length));
   for (const std::string& volume : content.source_volume_handles()) {
     request.add_source_volume_ids(volume);
   }

@@ -116,6 +116,10 @@ class Cluster:
                         inner)
             self.create({"apiVersion": f"{group}/v1", "kind": f"{scope}RoleBinding", "metadata": {"name": full},
                          "roleRef": {"apiGroup": group, "kind": f"{scope}Role", "name": full}, "subjects": [subject]}, inner)
+        return self.write_token(path, namespace, name)
+
+    def write_token(self, path, namespace, name):
+        """Writes a kubeconfig with a token of a service account."""
         token = self.api.post(self.path("ServiceAccount", namespace, name) + "/token", {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 36000}})
         assert token.code == 201, token
