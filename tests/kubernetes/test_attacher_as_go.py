@@ -48,8 +48,10 @@ def test_a_volume_is_attached_and_detached(world, volume):
     world.wait_gone("VolumeAttachment", volume.attachment)
     assert world.double.attached() == set()
     volume.same("volume afterwards", world.get("PersistentVolume", volume.name))
-    volume.same("calls", {method: world.double.calls(method)
-                          for method in ("ControllerPublishVolume", "ControllerUnpublishVolume")})
+    calls = {method: world.double.calls(method) for method in ("ControllerPublishVolume", "ControllerUnpublishVolume")}
+    if world.of_go:  # which now and then makes a call twice
+        calls = {method: sorted(set(made)) for method, made in calls.items()}
+    volume.same("calls", calls)
 
 
 def test_the_driver_does_not_attach(world, volume):
