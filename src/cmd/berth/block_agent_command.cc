@@ -15,6 +15,7 @@
 #include "kube/config.h"
 #include "kube/event_recorder.h"
 #include "kube/http_client.h"
+#include "platform/file_systems/file_system.h"
 #include "platform/limits.h"
 #include "roles/health.h"
 
@@ -144,6 +145,7 @@ void AddBlockAgentCommand(CLI::App& app, int& exit_code) {
       "Address at which metrics and health are served, as ':8080' (default: nowhere)");
   command->add_flag("-v", flags->verbosity, "Log more");
   command->callback([flags, &exit_code] {
+    platform::PrepareProbes();
     StopSignals signals;
     base::InitLogging("block-agent", flags->verbosity);
     if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {

@@ -7,6 +7,7 @@
 #include "cmd/berth/pool_options.h"
 #include "cmd/berth/signals.h"
 #include "csidriver/driver.h"
+#include "platform/file_systems/file_system.h"
 #include "platform/limits.h"
 
 namespace berth::cmd {
@@ -30,6 +31,7 @@ void AddCsiDriverCommand(CLI::App& app, int& exit_code) {
                       "File of the flight record, for 'berth explain' (default: no record)");
   command->add_flag("-v", *verbosity, "Log more");
   command->callback([options, verbosity, &exit_code] {
+    platform::PrepareProbes();
     StopSignals signals;
     base::InitLogging("csi-driver", *verbosity);
     if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {

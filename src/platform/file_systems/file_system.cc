@@ -170,14 +170,20 @@ int AnswerProbe(const char* device, std::span<std::byte> reply) {
   return error;
 }
 
+// libblkid allocates memory, and the device may stop answering at any of its reads.
+ForkedWorkers& GetProbeWorkers() {
+  static ForkedWorkers& workers = *new ForkedWorkers(AnswerProbe);  // threads may outlive main
+  return workers;
+}
+
 }  // namespace
+
+void PrepareProbes() { GetProbeWorkers().Prepare(); }
 
 base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device) {
   const std::string context = fmt::format("probe {}", Quote(device));
-  // libblkid allocates memory, and the device may stop answering at any of its reads.
-  static ForkedWorkers& workers = *new ForkedWorkers(AnswerProbe);  // threads may outlive main
   ASSIGN_OR_RETURN(const ProbeAnswer answer,
-                   workers.Ask<ProbeAnswer>(context, kReadTimeout, device));
+                   GetProbeWorkers().Ask<ProbeAnswer>(context, kReadTimeout, device));
   switch (answer.outcome) {
     case ProbeOutcome::kNothing:
       return std::optional<Signature>();

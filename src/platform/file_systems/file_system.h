@@ -40,6 +40,10 @@ struct Signature {
 // DEADLINE_EXCEEDED: the device does not answer.
 base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device);
 
+// Makes the process that forks those children. For a program that probes often: call it before it
+// has threads and much memory (processes/fork_template.h). Else the first probe does it.
+void PrepareProbes();
+
 struct FormatOptions {
   std::string label;               // cut to the length that the file system can hold
   std::string uuid;                // empty: random

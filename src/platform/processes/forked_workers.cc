@@ -23,12 +23,11 @@ namespace {
 
 using WorkerDeadline = std::chrono::steady_clock::time_point;
 
-// A worker that nobody asks for this long ends, because each page that this process changes
-// meanwhile is kept a second time for it.
+// A worker that nobody asks for this long ends, so that an idle process has only the template.
 constexpr int kIdleMilliseconds = 2000;
 constexpr size_t kMostIdle = 16;
-// Most requests take less than a millisecond, and a new copy of this process about as long.
-constexpr std::chrono::milliseconds kPatience{10};
+// Most requests take less than a millisecond, and a new worker about as long.
+constexpr std::chrono::milliseconds kWorkerPatience{10};
 // How long a worker that was sent SIGKILL may take to end before it is left to a later call.
 constexpr std::chrono::milliseconds kWorkerKilledGrace{100};
 
@@ -40,8 +39,6 @@ struct Reply {
 // Serves until nobody asks any more, or this process's parent is gone.
 [[noreturn]] void RunWorker(int socket, ForkedWorkers::Body body) {
   prctl(PR_SET_NAME, "forked-worker");
-  const std::array<int, 1> kept = {socket};
-  CloseAllBut(kept);
   std::array<char, ForkedWorkers::kMostBytes + 1> request;
   for (;;) {
     pollfd poll_fd = {.fd = socket, .events = POLLIN, .revents = 0};
@@ -57,36 +54,14 @@ struct Reply {
 
 }  // namespace
 
-base::StatusOr<ForkedWorkers::Worker> ForkedWorkers::StartWorker(std::string_view what) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return ErrnoError(errno, fmt::format("{}: socketpair", what));
-  }
-  Worker worker{.socket = base::UniqueFd(ends[0])};
-  const base::UniqueFd theirs(ends[1]);
-  // Signals stay blocked in the worker, because the handlers of this process must not run there.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  worker.pid = fork();
-  if (worker.pid == 0) RunWorker(theirs.get(), body_);
-  const int fork_error = errno;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (worker.pid < 0) return ErrnoError(fork_error, fmt::format("{}: fork", what));
-  worker.ended = OpenPid(worker.pid);
-  const int open_error = errno;
-  // Whoever starts the next child reaps it, because it ends by itself when nobody asks it.
-  ReapLater(worker.pid);
-  if (!worker.ended.valid()) return ErrnoError(open_error, fmt::format("{}: pidfd_open", what));
-  return worker;
-}
+ForkedWorkers::ForkedWorkers(Body body)
+    : template_([body](int socket) { RunWorker(socket, body); }) {}
 
-base::StatusOr<ForkedWorkers::Worker> ForkedWorkers::TakeWorker(std::string_view what,
-                                                                bool& is_new) {
-  ReapDeadChildren();
+base::StatusOr<ForkTemplate::Worker> ForkedWorkers::TakeWorker(std::string_view what,
+                                                               bool& is_new) {
   is_new = false;
   {
-    const WorkerDeadline patience = std::chrono::steady_clock::now() + kPatience;
+    const WorkerDeadline patience = std::chrono::steady_clock::now() + kWorkerPatience;
     base::MutexLock lock(mutex_);
     while (idle_.empty() && working_ > 1 && kept_.WaitUntil(mutex_, patience)) {
     }
@@ -97,7 +72,7 @@ base::StatusOr<ForkedWorkers::Worker> ForkedWorkers::TakeWorker(std::string_view
     }
   }
   is_new = true;
-  return StartWorker(what);
+  return template_.StartWorker(what);
 }
 
 void ForkedWorkers::KeepWorker(Worker worker) {

@@ -2,18 +2,14 @@
 // libraries that allocate memory and may block for ever in the kernel, such as a probe of a device
 // that no longer answers.
 //
-// A child of child.h costs less, but shares this process's memory and so may not allocate. A copy
-// has memory of its own, and the C library makes the allocator usable there. Copying the page
-// tables of a process with many threads, and then each page that this process changes, costs more
-// than most requests. So a copy that has answered serves the next request, and a request waits a
-// moment for a copy that is at work before another one is made.
+// A child of child.h costs less, but shares this process's memory and so may not allocate. A worker
+// has memory of its own, and the C library makes the allocator usable there. A template forks the
+// workers (fork_template.h). A worker that has answered serves the next request, and a request
+// waits a moment for a worker that is busy before another one is made.
 #pragma once
-
-#include <sys/types.h>
 
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +18,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "platform/processes/fork_template.h"
 
 namespace berth::platform {
 
@@ -38,9 +34,14 @@ class ForkedWorkers {
   // A request has at most this many bytes, as a path has; a reply, too.
   static constexpr size_t kMostBytes = 4096;
 
-  explicit ForkedWorkers(Body body) : body_(body) {}
+  explicit ForkedWorkers(Body body);
   ForkedWorkers(const ForkedWorkers&) = delete;
   ForkedWorkers& operator=(const ForkedWorkers&) = delete;
+
+  // Makes the template now; else the first request does. Best called before this process has
+  // threads and much memory (fork_template.h). A failure is not told, because the first request
+  // tries again.
+  void Prepare() { (void)template_.Prepare(); }
 
   // The error is the body's errno. DEADLINE_EXCEEDED: the worker did not answer in time, and was
   // sent SIGKILL; it is reaped when the kernel has let it go, and no other request waits for it.
@@ -60,20 +61,15 @@ class ForkedWorkers {
   }
 
  private:
-  struct Worker {
-    pid_t pid = -1;
-    base::UniqueFd socket;
-    base::UniqueFd ended;  // of pidfd_open
-  };
+  using Worker = ForkTemplate::Worker;
 
   // Counts a worker that is at work.
   class Working;
 
-  base::StatusOr<Worker> StartWorker(std::string_view what);
   base::StatusOr<Worker> TakeWorker(std::string_view what, bool& is_new);
   void KeepWorker(Worker worker);
 
-  const Body body_;
+  ForkTemplate template_;
   base::Mutex mutex_;
   base::CondVar kept_;
   std::vector<Worker> idle_ ABSL_GUARDED_BY(mutex_);
