@@ -25,7 +25,9 @@ csi::v1::VolumeGroupSnapshot FakeCsiState::DescribeGroup(const std::string& id) 
     *group.add_snapshots() = DescribeSnapshot(snapshot);
     if (!group.snapshots().rbegin()->ready_to_use()) group.set_ready_to_use(false);
   }
-  *group.mutable_creation_time() = group.snapshots(0).creation_time();
+  if (!group.snapshots().empty()) {
+    *group.mutable_creation_time() = group.snapshots(0).creation_time();
+  }
   return group;
 }
 
@@ -51,7 +53,10 @@ Status FakeCsiState::Handle(const csi::v1::CreateVolumeGroupSnapshotRequest& req
     }
     const std::string id = fmt::format("group-{}", next_id_++);
     it = groups_.emplace(id, Group{.name = request.name(), .snapshots = {}}).first;
-    for (const std::string& volume : request.source_volume_ids()) {
+    std::vector<std::string> volumes(request.source_volume_ids().begin(),
+                                     request.source_volume_ids().end());
+    if (options_.cut_volumes) volumes = options_.cut_volumes(std::move(volumes));
+    for (const std::string& volume : volumes) {
       ASSIGN_OR_RETURN(const csi::v1::Snapshot snapshot, CutSnapshot(volume));
       snapshots_[snapshot.snapshot_id()].set_group_snapshot_id(id);
       it->second.snapshots.push_back(snapshot.snapshot_id());

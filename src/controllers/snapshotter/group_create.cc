@@ -1,4 +1,6 @@
 // From a content to a group snapshot of the driver that is ready to use (group_snapshotter.h).
+#include <set>
+
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/csi_codec.h"
@@ -21,7 +23,8 @@ namespace {
 constexpr char kCreationFailed[] = "GroupSnapshotCreationFailed";
 
 // Whether the answer can be recorded. Each volume must have a snapshot, because the controller
-// makes the VolumeSnapshots of the group from them.
+// makes the VolumeSnapshots of the group from them. Two PersistentVolumes may show one volume, of
+// which the driver may take one snapshot or two.
 Status CheckAnswer(const api::VolumeGroupSnapshotContent& content,
                    const csi::v1::VolumeGroupSnapshot& group) {
   if (group.group_snapshot_id().empty()) {
@@ -33,11 +36,13 @@ Status CheckAnswer(const api::VolumeGroupSnapshotContent& content,
                  "the driver gave group snapshot '{}' in place of '{}' for the same name",
                  group.group_snapshot_id(), known);
   }
-  const size_t volumes = content.source_volume_handles().size();
-  if (static_cast<size_t>(group.snapshots_size()) != volumes) {
+  const std::vector<std::string> asked = content.source_volume_handles();
+  const size_t volumes = std::set<std::string>(asked.begin(), asked.end()).size();
+  const auto given = static_cast<size_t>(group.snapshots_size());
+  if (given < volumes || given > asked.size()) {
     return Error(StatusCode::kInternal,
-                 "the driver gave {} snapshots in group snapshot '{}' of {} volumes",
-                 group.snapshots_size(), group.group_snapshot_id(), volumes);
+                 "the driver gave {} snapshots in group snapshot '{}' of {} volumes", given,
+                 group.group_snapshot_id(), volumes);
   }
   for (const csi::v1::Snapshot& snapshot : group.snapshots()) {
     if (!snapshot.snapshot_id().empty()) continue;
@@ -50,6 +55,7 @@ Status CheckAnswer(const api::VolumeGroupSnapshotContent& content,
 Json DescribeSnapshots(const csi::v1::VolumeGroupSnapshot& group) {
   Json infos = Json::array();
   for (const csi::v1::Snapshot& snapshot : group.snapshots()) {
+    if (snapshot.snapshot_id().empty()) continue;
     Json info = {{"volumeHandle", snapshot.source_volume_id()},
                  {"snapshotHandle", snapshot.snapshot_id()},
                  {"readyToUse", snapshot.ready_to_use()}};
@@ -88,7 +94,10 @@ GroupSnapshotter::Outcome GroupSnapshotter::Create(const Content& content) {
       driver_.Call(&rpc::CsiClient::CreateVolumeGroupSnapshot, *request, options_.timeout);
   if (!response.ok()) return CreateFailed(*marked, OfDriver(response.status()), first);
   if (const Status fits = CheckAnswer(*marked, response->group_snapshot()); !fits.ok()) {
-    return RefuseAnswer(*marked, fits);
+    // What cannot be used is recorded when it is to be deleted, because only a known handle can be.
+    const bool goes = marked->deleting() && marked->has_annotation(kGroupBeingDeleted);
+    const bool named = !response->group_snapshot().group_snapshot_id().empty();
+    if (!goes || !named || !marked->group_handle().empty()) return RefuseAnswer(*marked, fits);
   }
   return WriteGroup(*marked, response->group_snapshot());
 }

@@ -110,7 +110,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::Delete(const Content& content) {
   csi::v1::DeleteVolumeGroupSnapshotRequest request;
   request.set_group_snapshot_id(handle);
   for (const std::string& snapshot : SnapshotHandles(content)) request.add_snapshot_ids(snapshot);
-  if (request.snapshot_ids().empty()) {
+  // A driver may have given a group without snapshots. A person must say which ones exist.
+  if (request.snapshot_ids().empty() && content.existing()) {
     return DeleteFailed(content,
                         Error(StatusCode::kFailedPrecondition,
                               "cannot delete group snapshot content {}. No snapshots found in the "

@@ -180,6 +180,43 @@ TEST_F(GroupSnapshotterTest, AGroupThatLacksASnapshotIsRefused) {
   EXPECT_EQ(GetGroup().group_handle(), "");
 }
 
+TEST_F(GroupSnapshotterTest, AGroupThatLacksSnapshotsIsDeletedWithWhatTheDriverMade) {
+  std::atomic<size_t> made = 0;
+  rpc::FakeCsiDriver::Options driver;
+  driver.cut_volumes = [&](std::vector<std::string> volumes) {
+    volumes.resize(made);
+    return volumes;
+  };
+  BeginGroups(driver);
+  for (made = 0; made < 2; ++made) {
+    SCOPED_TRACE(made);
+    const int calls = script().Count("DeleteVolumeGroupSnapshot");
+    AddGroup(kGroupDeleted);
+    ASSERT_TRUE(WaitGroupError(fmt::format("the driver gave {} snapshots", made.load())));
+    DeleteGroup();
+    ASSERT_TRUE(WaitGroupGone());
+    EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), calls + 1);
+    EXPECT_THAT(Groups(), IsEmpty());
+    EXPECT_THAT(cluster_.driver->state().SnapshotIds(), IsEmpty());
+  }
+}
+
+// Two PersistentVolumes show one volume, of which the driver takes one snapshot.
+TEST_F(GroupSnapshotterTest, AGroupWithOneVolumeTwiceIsTakenAndDeleted) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.cut_volumes = [](std::vector<std::string> volumes) {
+    volumes.pop_back();
+    return volumes;
+  };
+  BeginGroups(driver);
+  cluster_.client.Add(MakeGroupContent("nightly", {handle_, other_, handle_}, kGroupDeleted));
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_THAT(GetGroup().snapshot_infos(), SizeIs(2));
+  DeleteGroup();
+  ASSERT_TRUE(WaitGroupGone());
+  EXPECT_THAT(Groups(), IsEmpty());
+}
+
 TEST_F(GroupSnapshotterTest, AGroupThatExistsIsLookedUp) {
   BeginGroups();
   const csi::v1::VolumeGroupSnapshot old = AddGroupToDriver();
