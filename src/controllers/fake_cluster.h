@@ -21,6 +21,7 @@
 
 #include "api/kinds/kinds.h"
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/mutex.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
@@ -83,7 +84,7 @@ class FakeCluster {
   FakeCluster() = default;
   ~FakeCluster() { Stop(); }
 
-  Context context() { return {allowed, informers, events, clock}; }
+  Context context() { return {allowed, informers, events, clock, nullptr, &metrics}; }
 
   template <typename C, typename... Args>
   C& Add(Args&&... args) {
@@ -151,6 +152,7 @@ class FakeCluster {
   base::FakeClock clock;
   kube::FakeClient client{clock};
   RecordedEvents events;
+  base::Metrics metrics;
   // The client of the controllers, with the rights of their roles if they have any.
   kube::RestrictedClient allowed{client};
   kube::Informers informers{allowed};

@@ -295,15 +295,29 @@ SnapshotController::Outcome SnapshotController::BindMember(const Snapshot& snaps
   return held.ok() ? CopyStatus(*held, *content) : AfterApi(held.status());
 }
 
-StatusOr<std::string> SnapshotController::FindGroupName(const Content& content) const {
+StatusOr<std::string> SnapshotController::FindGroupName(const Snapshot& snapshot,
+                                                        const Content& content) const {
   const std::string handle = content.group_handle();
   if (handle.empty() || group_contents_ == nullptr || !group_contents_->CheckListed().ok()) {
     return std::string();
   }
-  for (const auto& group : group_contents_->ByIndex(kContentsByGroup, handle)) {
-    if (group->driver() == content.driver()) return group->group_name();
+  const auto candidates =
+      group_contents_->ByIndex(kContentsByGroup, api::ObjectKey(content.driver(), handle));
+  if (candidates.empty()) {
+    return Error(StatusCode::kNotFound, "no VolumeGroupSnapshotContent has the handle '{}'",
+                 handle);
   }
-  return Error(StatusCode::kNotFound, "no VolumeGroupSnapshotContent has the handle '{}'", handle);
+  const std::string owner = OwningGroupUid(snapshot);
+  std::string name;
+  for (const auto& candidate : candidates) {
+    // A content that was kept (policy Retain) still names its group, which is gone. The group of
+    // another namespace is not the snapshot's either.
+    const auto group = groups_->Get(candidate->group_key());
+    if (group == nullptr || group->uid() != candidate->group_uid()) continue;
+    if (group->ns() != snapshot.ns() || (!owner.empty() && group->uid() != owner)) continue;
+    if (name.empty() || group->name() < name) name = group->name();
+  }
+  return name;
 }
 
 Status SnapshotController::AdoptByGroup(const Snapshot& snapshot) {
@@ -371,7 +385,7 @@ SnapshotController::Outcome SnapshotController::CopyStatus(const Snapshot& snaps
     status["error"] = base::json::Map(content.json(), {"status", "error"});
   }
   if (snapshot.group_name().empty()) {
-    const StatusOr<std::string> group = FindGroupName(content);
+    const StatusOr<std::string> group = FindGroupName(snapshot, content);
     if (group.ok() && !group->empty()) status["volumeGroupSnapshotName"] = *group;
     if (!group.ok() && !snapshot.ready()) {
       return Fail(

@@ -31,10 +31,12 @@ SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot)
     return Outcome::Done();  // the claim's binding or end queues the snapshot again
   }
   if (const Status gone = CheckGroupIsGone(snapshot); !gone.ok()) {
-    if (gone.code() != StatusCode::kFailedPrecondition) return AfterApi(gone);
+    const bool unseen = gone.code() == StatusCode::kUnimplemented;
+    if (!unseen && gone.code() != StatusCode::kFailedPrecondition) return AfterApi(gone);
     context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotDeletePending",
                            base::Message(gone));
-    return Outcome::Done();  // the group's end queues the snapshot again
+    // The end of a group that is seen queues the snapshot again.
+    return unseen ? Outcome::Retry(gone) : Outcome::Done();
   }
   if (lost) return ReleaseSnapshot(snapshot);
   if (!content->has_annotation(kBeingDeleted)) {
@@ -99,7 +101,7 @@ Status SnapshotController::CheckGroupIsGone(const Snapshot& snapshot) {
   if (known == nullptr || is_new(*known)) {
     const StatusOr<api::VolumeGroupSnapshot> group =
         kube::Get<api::VolumeGroupSnapshot>(context_.client, snapshot.ns(), name);
-    if (group.status().code() == StatusCode::kNotFound) return base::OkStatus();
+    if (group.status().code() == StatusCode::kNotFound) return CheckGroupsAreServed(snapshot, key);
     RETURN_IF_ERROR(group.status());
     if (is_new(*group)) return base::OkStatus();
   }
@@ -109,6 +111,20 @@ Status SnapshotController::CheckGroupIsGone(const Snapshot& snapshot) {
       "snapshot {}. Deleting the group snapshot will trigger the deletion of all the "
       "individual volume snapshots that are part of the group.",
       snapshot.key(), key);
+}
+
+Status SnapshotController::CheckGroupsAreServed(const Snapshot& snapshot, const std::string& key) {
+  using Group = api::VolumeGroupSnapshot;
+  kube::ListOptions one;
+  one.limit = 1;
+  const Status listed = context_.client.List(Group::kInfo, snapshot.ns(), one).status();
+  if (listed.code() != StatusCode::kNotFound) return listed;
+  return Error(StatusCode::kUnimplemented,
+               "volume snapshot {} belongs to group snapshot {}, and it is not known whether the "
+               "group is gone, because the API server does not serve {} in version {}. Serve this "
+               "version, or remove the finalizer {} from the snapshot if the group is gone.",
+               snapshot.key(), key, Group::kInfo.plural, Group::kInfo.api_version(),
+               kInGroupProtection);
 }
 
 SnapshotController::Outcome SnapshotController::ReleaseSnapshot(const Snapshot& snapshot) {

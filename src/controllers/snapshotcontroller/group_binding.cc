@@ -58,7 +58,7 @@ GroupController::Outcome GroupController::BindDynamic(const Group& group) {
     }
     if (!group.ready()) {
       const Status completed = members_.Complete(group, *content);
-      if (!completed.ok()) return AfterApi(completed);
+      if (!completed.ok()) return FailMembers(group, completed);
     }
     const StatusOr<Group> held = HoldGroup(group);
     return held.ok() ? CopyStatus(*held, *content) : AfterApi(held.status());
@@ -179,7 +179,14 @@ GroupController::Outcome GroupController::TakeGroup(const Group& group, const Cl
   if (!content.ok()) return refuse(content.status());
   // A content that was there already may be ready. Members are not made for a group that is ready.
   const Status completed = members_.Complete(*held, *content);
-  return completed.ok() ? CopyStatus(*held, *content) : AfterApi(completed);
+  return completed.ok() ? CopyStatus(*held, *content) : FailMembers(*held, completed);
+}
+
+GroupController::Outcome GroupController::FailMembers(const Group& group, const Status& why) {
+  if (OfApi(why) || why.code() == StatusCode::kNotFound) return AfterApi(why);
+  return Fail(group, "GroupSnapshotMemberCreationFailed",
+              fmt::format("failed to create the volume snapshots of group snapshot {}: {}",
+                          group.key(), base::Message(why)));
 }
 
 StatusOr<api::VolumeGroupSnapshotContent> GroupController::NewContent(const Group& group,

@@ -19,6 +19,9 @@ using base::StatusOr;
 
 namespace {
 
+// Index: a namespace → its groups that are not ready or are being deleted, which wait for claims.
+constexpr char kWaitingGroups[] = "waiting";
+
 // As LosesContent in snapshot_controller.cc.
 bool LosesGroupContent(std::string_view reason) {
   static constexpr std::string_view kReasons[] = {
@@ -33,8 +36,15 @@ std::string GroupContentName(const api::VolumeGroupSnapshot& group) {
   return fmt::format("groupsnapcontent-{}", group.uid());
 }
 
-GroupController::GroupController(const Context& context, const Options& options)
+std::string BoundContentName(const api::VolumeGroupSnapshot& group) {
+  std::string name = group.source_content();
+  return name.empty() ? GroupContentName(group) : name;
+}
+
+GroupController::GroupController(const Context& context, const Options& options,
+                                 OperationTimes& times)
     : context_(context),
+      times_(times),
       groups_(context.informers.OfOptional<Group>()),
       contents_(context.informers.OfOptional<Content>()),
       classes_(context.informers.OfOptional<Class>()),
@@ -51,8 +61,16 @@ GroupController::GroupController(const Context& context, const Options& options)
 GroupController::~GroupController() { Stop(); }
 
 void GroupController::AddHandlers() {
+  groups_.AddIndex(kWaitingGroups, [](const Group& group) -> std::vector<std::string> {
+    if (group.ready() && !group.deleting()) return {};
+    return {group.ns()};
+  });
   groups_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) return;
+    if (change.after == nullptr) {
+      times_.NoteGroupDeletion(*change.before, DriverOf(*change.before));
+      return;
+    }
+    times_.NoteGroup(*change.after, DriverOf(*change.after));
     const bool changed = change.before == nullptr ||
                          change.before->deleting() != change.after->deleting() ||
                          change.before->generation() != change.after->generation();
@@ -77,10 +95,9 @@ void GroupController::AddHandlers() {
     // The claim is bound now, or its volume was restored, and a deletion waited for that.
     const std::string before = change.before == nullptr ? "" : change.before->phase();
     if (change.after != nullptr && before == change.after->phase()) return;
-    groups_.ForEach([&](const Group& group) {
-      if (group.ns() != change.latest().ns()) return;
-      if (!group.ready() || group.deleting()) group_workers_.AddNow(group.key());
-    });
+    for (const auto& group : groups_.ByIndex(kWaitingGroups, change.latest().ns())) {
+      group_workers_.AddNow(group->key());
+    }
   });
 }
 
@@ -170,8 +187,7 @@ GroupController::Outcome GroupController::Delete(const Group& group) {
 }
 
 StatusOr<api::VolumeGroupSnapshotContent> GroupController::ContentOf(const Group& group) {
-  std::string name = group.source_content();
-  if (name.empty()) name = GroupContentName(group);
+  const std::string name = BoundContentName(group);
   const auto known = contents_.Get(name);
   // The API is asked, because the content may exist already, although the answer was lost.
   StatusOr<Content> content =
@@ -206,6 +222,12 @@ std::string GroupController::FindRestored(const Group& group) const {
     }
   }
   return "";
+}
+
+std::string GroupController::DriverOf(const Group& group) const {
+  if (const auto content = contents_.Get(BoundContentName(group))) return content->driver();
+  const auto group_class = classes_.Get(group.class_name());
+  return group_class == nullptr ? "" : group_class->driver();
 }
 
 GroupController::Outcome GroupController::Fail(const Group& group, std::string_view reason,

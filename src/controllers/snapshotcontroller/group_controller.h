@@ -42,8 +42,8 @@ namespace berth::controllers::snapshotcontroller {
 class GroupController {
  public:
   // `context` is that of the snapshot controller, which owns this and adds the indexes
-  // kSnapshotsByGroup and kClaimsBySnapshot.
-  GroupController(const Context& context, const Options& options);
+  // kSnapshotsByGroup and kClaimsBySnapshot. `times` is the snapshot controller's, too.
+  GroupController(const Context& context, const Options& options, OperationTimes& times);
   ~GroupController();
 
   void Start();
@@ -80,6 +80,8 @@ class GroupController {
   base::StatusOr<Content> CreateContent(const Group& group, const Content& wanted);
   base::StatusOr<Content> BindContent(const Group& group, const Content& content);
   base::StatusOr<Group> HoldGroup(const Group& group);
+  // The members could not be made.
+  Outcome FailMembers(const Group& group, const base::Status& why);
   Outcome CopyStatus(const Group& group, const Content& content);
 
   Outcome Delete(const Group& group);
@@ -89,10 +91,13 @@ class GroupController {
   // The key of a member from which a claim is being restored; "": there is none.
   std::string FindRestored(const Group& group) const;
 
+  // The driver of the group; "" while neither its content nor its class is known.
+  std::string DriverOf(const Group& group) const;
   // Reports the failure, and tries again after the backoff.
   Outcome Fail(const Group& group, std::string_view reason, const std::string& message);
 
   const Context context_;
+  OperationTimes& times_;
   kube::Informer<Group>& groups_;
   kube::Informer<Content>& contents_;
   kube::Informer<Class>& classes_;
@@ -105,5 +110,8 @@ class GroupController {
 
 // "groupsnapcontent-" and the VolumeGroupSnapshot's uid.
 std::string GroupContentName(const api::VolumeGroupSnapshot& group);
+
+// The content that a person made for the group, or that of GroupContentName.
+std::string BoundContentName(const api::VolumeGroupSnapshot& group);
 
 }  // namespace berth::controllers::snapshotcontroller

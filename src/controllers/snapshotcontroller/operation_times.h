@@ -1,10 +1,14 @@
-// Measures how long it takes until snapshots are taken, are ready, and are deleted, by the changes
-// of their VolumeSnapshots. The metrics are snapshot_controller_operation_total_seconds and
-// snapshot_controller_operations_in_flight, with the labels and buckets of the Go program.
+// Measures how long it takes until snapshots and group snapshots are taken, are ready, and are
+// deleted, by the changes of their VolumeSnapshots and VolumeGroupSnapshots. The metrics are
+// snapshot_controller_operation_total_seconds and snapshot_controller_operations_in_flight, with
+// the labels and buckets of the Go program.
 //
 //   seen ── creationTime ──▶ CreateSnapshot (not of one that was there before)
 //   seen ── readyToUse ──▶ CreateSnapshotAndReady
 //   deletionTimestamp ── gone ──▶ DeleteSnapshot, and "cancel" for what of the above was under way
+//
+// For groups the operations are CreateGroupSnapshot (also of one that was there before, as in the
+// Go program), CreateGroupSnapshotAndReady and DeleteGroupSnapshot.
 #pragma once
 
 #include <chrono>
@@ -12,7 +16,7 @@
 #include <string>
 #include <utility>
 
-#include "api/kinds/snapshots.h"
+#include "api/kinds/group_snapshots.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 
@@ -29,14 +33,27 @@ class OperationTimes {
   // To be called when the VolumeSnapshot is gone.
   void NoteDeletion(const api::VolumeSnapshot& snapshot, const std::string& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // The same for a group.
+  void NoteGroup(const api::VolumeGroupSnapshot& group, const std::string& driver)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteGroupDeletion(const api::VolumeGroupSnapshot& group, const std::string& driver)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using Time = std::chrono::steady_clock::time_point;
 
+  // The names of the operations on a kind, and the state of one of its objects.
+  struct Operations;
+  struct State;
+  static const Operations kSnapshots, kGroups;
+  template <typename T>
+  static State StateOf(const T& object, const std::string& driver);
+
+  void NoteState(const Operations& operations, const State& state) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteEnd(const Operations& operations, const State& state) ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginOperation(const char* operation, const std::string& uid)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndOperation(const char* operation, const api::VolumeSnapshot& snapshot,
-                    const std::string& driver, const char* status)
+  void EndOperation(const char* operation, const State& state, const char* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReportInFlight() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "controllers/fake_snapshots.h"
+#include "controllers/fake_group_snapshots.h"
 
 namespace berth::controllers::snapshotcontroller {
 namespace {
@@ -74,6 +74,21 @@ TEST_F(OperationTimesTest, OneThatWasTakenElsewhereIsOnlyReady) {
   EXPECT_THAT(metrics_.RenderText(),
               Counted("CreateSnapshotAndReady", "success", "pre-provisioned"));
   EXPECT_THAT(metrics_.RenderText(), Not(HasSubstr("operation_name=\"CreateSnapshot\"")));
+}
+
+TEST_F(OperationTimesTest, TheLifeOfAGroup) {
+  const auto group = [](const Json& more) {
+    return api::VolumeGroupSnapshot(MakeGroup("nightly", more));
+  };
+  times_.NoteGroup(group(nullptr), "");
+  EXPECT_THAT(metrics_.RenderText(), InFlight(2));
+  times_.NoteGroup(group(ready_), "d.example.com");
+  EXPECT_THAT(metrics_.RenderText(), Counted("CreateGroupSnapshot", "success"));
+  EXPECT_THAT(metrics_.RenderText(), Counted("CreateGroupSnapshotAndReady", "success"));
+  times_.NoteGroup(group(Merged(ready_, deleted_)), "d.example.com");
+  times_.NoteGroupDeletion(group(Merged(ready_, deleted_)), "d.example.com");
+  EXPECT_THAT(metrics_.RenderText(), Counted("DeleteGroupSnapshot", "success"));
+  EXPECT_THAT(metrics_.RenderText(), InFlight(0));
 }
 
 }  // namespace

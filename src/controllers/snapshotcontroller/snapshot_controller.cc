@@ -44,6 +44,12 @@ std::vector<std::string> OneKey(const std::string& ns, const std::string& name) 
   return {api::ObjectKey(ns, name)};
 }
 
+template <typename T>
+std::vector<std::string> GroupHandleKey(const T& content) {
+  if (content.group_handle().empty()) return {};
+  return {api::ObjectKey(content.driver(), content.group_handle())};
+}
+
 // The name of the snapshot from which the claim gets its data; "" for none. A claim gets none from
 // another namespace, so it must not keep a snapshot there from being deleted.
 std::string RestoredSnapshot(const api::PersistentVolumeClaim& claim) {
@@ -81,7 +87,7 @@ SnapshotController::SnapshotController(Context context, Options options)
   AddIndexes();
   AddHandlers();
   if (options_.group_snapshots) {
-    group_controller_ = std::make_unique<GroupController>(context_, options_);
+    group_controller_ = std::make_unique<GroupController>(context_, options_, times_);
   }
 }
 
@@ -97,9 +103,8 @@ void SnapshotController::AddIndexes() {
   });
   AddGroupIndex(snapshots_);
   if (group_contents_ != nullptr) {
-    group_contents_->AddIndex(kContentsByGroup, [](const api::VolumeGroupSnapshotContent& content) {
-      return OneKey("", content.group_handle());
-    });
+    group_contents_->AddIndex(kContentsByGroup, GroupHandleKey<api::VolumeGroupSnapshotContent>);
+    contents_.AddIndex(kContentsByGroup, GroupHandleKey<Content>);
   }
   claims_.AddIndex(kClaimsBySnapshot,
                    [](const Claim& claim) { return OneKey(claim.ns(), RestoredSnapshot(claim)); });
@@ -141,11 +146,21 @@ void SnapshotController::AddHandlers() {
       // The copy may show a deletion and a new group of the same name as one change.
       const bool gone = change.after == nullptr ||
                         (change.before != nullptr && change.before->uid() != change.after->uid());
+      if (change.before == nullptr) {
+        if (const auto content = group_contents_->Get(BoundContentName(*change.after))) {
+          WakeMembers(*content);
+        }
+      }
       if (!gone) return;
       // The snapshots of the group go now.
       for (const auto& member : snapshots_.ByIndex(kSnapshotsByGroup, change.key)) {
         snapshot_workers_.AddNow(member->key());
       }
+    });
+  }
+  if (group_contents_ != nullptr) {
+    group_contents_->AddHandler([this](const auto& change) {
+      if (change.after != nullptr) WakeMembers(*change.after);
     });
   }
   claims_.AddHandler([this](const auto& change) {
@@ -161,6 +176,14 @@ void SnapshotController::AddHandlers() {
       snapshot_workers_.AddNow(api::ObjectKey(claim.ns(), source));
     }
   });
+}
+
+void SnapshotController::WakeMembers(const api::VolumeGroupSnapshotContent& group) {
+  for (const std::string& key : GroupHandleKey(group)) {
+    for (const auto& member : contents_.ByIndex(kContentsByGroup, key)) {
+      if (!member->snapshot_name().empty()) snapshot_workers_.Add(member->snapshot_key());
+    }
+  }
 }
 
 void SnapshotController::Start() {
