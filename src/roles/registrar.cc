@@ -61,6 +61,7 @@ class RegistrarImpl : public Registrar {
       MutexLock lock(mutex_);
       stopping_ = true;
       changed_.NotifyAll();
+      if (client_ != nullptr) client_->CancelAll();
     }
     if (thread_.joinable()) thread_.join();
     driver_watch_.reset();
@@ -121,6 +122,7 @@ class RegistrarImpl : public Registrar {
     while (true) {
       check_again_ = false;
       const Status state = SyncRegistration();
+      if (IsStopping()) return;
       if (!state.ok() && state != logged_) {
         LOG_WARNING("driver at {} is not announced: {}", Quote(options_.csi_address),
                     base::ToString(state));
@@ -183,10 +185,24 @@ class RegistrarImpl : public Registrar {
     return base::OkStatus();
   }
 
-  // The driver is asked by a connection of its own each time, because a driver that is ending may
-  // still answer on an older one, although another file is at its path.
-  StatusOr<csi::v1::NodeGetInfoResponse> ReadNodeInfo() const {
-    ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(options_.csi_address));
+  bool IsStopping() const {
+    MutexLock lock(mutex_);
+    return stopping_;
+  }
+
+  // A connection of its own for each call, because a driver that is ending may still answer on an
+  // older one, although another file is at its path. The end of the registrar cancels the call.
+  StatusOr<std::shared_ptr<rpc::CsiClient>> Connect() {
+    ASSIGN_OR_RETURN(std::shared_ptr<rpc::CsiClient> client,
+                     rpc::CsiClient::New(options_.csi_address));
+    MutexLock lock(mutex_);
+    if (stopping_) return Error(StatusCode::kCancelled, "the registrar ends");
+    client_ = client;
+    return client;
+  }
+
+  StatusOr<csi::v1::NodeGetInfoResponse> ReadNodeInfo() {
+    ASSIGN_OR_RETURN(const auto client, Connect());
     auto info = client->NodeGetInfo(csi::v1::NodeGetInfoRequest(), options_.timeout);
     if (info.status().code() == StatusCode::kUnimplemented) return csi::v1::NodeGetInfoResponse();
     return info;
@@ -212,7 +228,7 @@ class RegistrarImpl : public Registrar {
       return Error(StatusCode::kUnavailable, "the driver's socket {} does not exist",
                    Quote(driver_socket_));
     }
-    ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(options_.csi_address));
+    ASSIGN_OR_RETURN(const auto client, Connect());
     csi::v1::GetPluginInfoRequest request;
     ASSIGN_OR_RETURN(const auto info, client->GetPluginInfo(request, options_.timeout));
     const std::string& driver = info.name();
@@ -223,6 +239,7 @@ class RegistrarImpl : public Registrar {
     // The kubelet asks later than this. If the driver is restarted in between, its socket is not
     // `driver_file`, and it is asked again.
     auto node_info = ReadNodeInfo();
+    if (IsStopping()) return Error(StatusCode::kCancelled, "the registrar ends");
     const std::string path = fmt::format("{}/{}-reg.sock", options_.folder, driver);
     server_.reset();  // removes the old socket, so that the kubelet notices the change
     ASSIGN_OR_RETURN(server_, rpc::RegistrationServer::Start(
@@ -263,6 +280,7 @@ class RegistrarImpl : public Registrar {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<rpc::CsiClient> client_ ABSL_GUARDED_BY(mutex_);  // of the last call
   bool check_requested_ ABSL_GUARDED_BY(mutex_) = false;
   Status state_ ABSL_GUARDED_BY(mutex_) = Error(StatusCode::kUnavailable,
                                                 "the driver has not been asked yet");

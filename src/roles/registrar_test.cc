@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -36,11 +37,11 @@ class RegistrarTest : public testing::Test {
   void StartDriver(const std::string& name = kName) {
     driver_ = *rpc::FakeCsiDriver::Start({.name = name}, folder_ / "driver/csi.sock");
   }
-  void Start(milliseconds retry = milliseconds(10)) {
+  void Start(milliseconds retry = milliseconds(10), milliseconds timeout = seconds(1)) {
     auto started = Registrar::Start({.csi_address = folder_ / "driver/csi.sock",
                                      .folder = folder_ / "registry",
                                      .kubelet_path = folder_ / "driver/csi.sock",
-                                     .timeout = seconds(1),
+                                     .timeout = timeout,
                                      .retry = retry});
     ASSERT_TRUE(started.ok()) << started.status();
     registrar_ = *std::move(started);
@@ -97,6 +98,22 @@ TEST_F(RegistrarTest, ADriverIsAnnounced) {
   ASSERT_TRUE(info.ok()) << info.status();
   EXPECT_EQ(info->name, kName);
   EXPECT_EQ(info->endpoint, folder_ / "driver/csi.sock");
+}
+
+TEST_F(RegistrarTest, AnEndDoesNotWaitForADriverThatHangs) {
+  for (const char* call : {"GetPluginInfo", "NodeGetInfo"}) {
+    SCOPED_TRACE(call);
+    StartDriver();
+    driver_->script().Hang(call);
+    Start(milliseconds(10), std::chrono::minutes(5));
+    ASSERT_TRUE(driver_->script().WaitFor(call, 1));
+    auto end = std::async(std::launch::async, [&] { registrar_.reset(); });
+    EXPECT_EQ(end.wait_for(seconds(60)), std::future_status::ready);
+    driver_->script().Release(call);
+    end.wait();
+    EXPECT_FALSE(Answers());  // it was not announced in passing
+    driver_.reset();
+  }
 }
 
 TEST_F(RegistrarTest, ADriverThatIsDownFromTheStartIsLoggedOnceAndWaitedFor) {
