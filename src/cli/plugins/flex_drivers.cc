@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <set>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -15,6 +16,7 @@
 #include "volume/flex/check/driver_check.h"
 #include "volume/flex/driver_folder.h"
 #include "volume/flex/driver_install.h"
+#include "volume/flex/kubelet_process.h"
 
 namespace berth::cli {
 namespace {
@@ -139,9 +141,13 @@ Status CheckUnmounted(const FlexRemoveOptions& options, const std::string& folde
   const std::string of_devices =
       fmt::format("/plugins/kubernetes.io/flexvolume/{}/mounts/", options.driver);
   const std::string of_berth = options.berth_kubelet + "/";
+  ASSIGN_OR_RETURN(const auto of_kubelet, volume::ReadKubeletMounts(options.root));
+  std::set<std::string> mount_points;
+  for (const auto* mounts : {&options.mounts, &of_kubelet}) {
+    for (const platform::MountEntry& mount : *mounts) mount_points.insert(mount.mount_point);
+  }
   std::string mounted;
-  for (const platform::MountEntry& mount : options.mounts) {
-    const std::string& at = mount.mount_point;
+  for (const std::string& at : mount_points) {
     const bool is_of_driver = at.find(of_pods) != at.npos || at.find(of_devices) != at.npos;
     if (!is_of_driver || (!options.berth_kubelet.empty() && at.starts_with(of_berth))) continue;
     mounted += (mounted.empty() ? "" : ", ") + Quote(at);

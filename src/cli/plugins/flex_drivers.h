@@ -38,7 +38,10 @@ base::StatusOr<std::string> ListFlexDrivers(const std::string& drivers);
 struct FlexRemoveOptions {
   std::string drivers;                       // the node's driver folder
   std::string driver;                        // "vendor/driver"
-  std::vector<platform::MountEntry> mounts;  // of this machine
+  std::vector<platform::MountEntry> mounts;  // in the mount namespace of the caller
+  // The path of the node's root folder, "" for the caller's own: by its /proc the kubelet is found,
+  // whose mounts count as well.
+  std::string root;
   // The kubelet folder of a standalone Berth, whose volumes do not count, because Berth keeps a
   // copy of a driver for its mounted volumes.
   std::string berth_kubelet;

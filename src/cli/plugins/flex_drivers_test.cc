@@ -218,5 +218,31 @@ TEST_F(FlexDriversTest, ADriverStaysWhileAKubeletHasAVolumeOfItMounted) {
           .ok());
 }
 
+// As on Talos and in k3d, where the kubelet has a mount namespace of its own.
+TEST_F(FlexDriversTest, ADriverStaysWhileAVolumeIsMountedWhereOnlyTheKubeletSeesIt) {
+  ASSERT_TRUE(Install(Make("acme~nfs/nfs", "1")).ok());
+  const auto run = [&](int pid, const std::string& name, const std::string& at) {
+    const std::string process = fmt::format("{}/proc/{}", folder_ / "root", pid);
+    fs::create_directories(process);
+    std::ofstream(process + "/comm") << name << "\n";
+    std::ofstream(process + "/cmdline") << "/usr/bin/" << name << '\0';
+    std::ofstream(process + "/status") << "Name:\t" << name << "\nUid:\t0\t0\t0\t0\n";
+    std::ofstream(process + "/mountinfo") << "31 1 8:1 / " << at << " rw - ext4 /dev/sda1 rw\n";
+  };
+  const std::string of_pod = "/var/lib/kubelet/pods/uid-1/volumes/acme~nfs/data";
+  FlexRemoveOptions options{
+      .drivers = drivers_, .driver = "acme/nfs", .mounts = {}, .root = folder_ / "root"};
+  run(7, "kubelet", of_pod);
+  const auto refused = RemoveFlexDriver(options);
+  EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused.status()), HasSubstr(of_pod));
+  // A kubelet whose mounts cannot be read may have some.
+  std::ofstream(folder_ / "root/proc/7/mountinfo") << "no table\n";
+  EXPECT_FALSE(RemoveFlexDriver(options).ok());
+  run(7, "kubelet", "/var/lib/kubelet");
+  run(8, "other", of_pod);
+  EXPECT_TRUE(RemoveFlexDriver(options).ok());
+}
+
 }  // namespace
 }  // namespace berth::cli

@@ -1,6 +1,7 @@
 #include "volume/flex/kubelet_process.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -123,6 +124,19 @@ std::string FindFolderSetting(std::string_view text, std::string_view name) {
     return std::string(base::TrimSlashes(value));
   }
   return "";
+}
+
+StatusOr<std::vector<platform::MountEntry>> ReadKubeletMounts(const std::string& root) {
+  std::vector<platform::MountEntry> mounts;
+  for (const int pid : platform::ListNumbers(root + "/proc")) {
+    const std::string process = fmt::format("{}/proc/{}", root, pid);
+    if (ReadKubeletWords(process).empty()) continue;
+    auto table = platform::ReadMountTable(process + "/mountinfo");
+    if (table.status().code() == StatusCode::kNotFound) continue;  // it has ended
+    RETURN_IF_ERROR_WITH(table, fmt::format("the mounts of the kubelet, process {}", pid));
+    std::ranges::move(*table, std::back_inserter(mounts));
+  }
+  return mounts;
 }
 
 StatusOr<KubeletFolder> AskKubeletProcess(const std::string& root) {

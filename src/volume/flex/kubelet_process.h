@@ -1,11 +1,13 @@
 // What the kubelet that runs on a node says about its folder of Flexvolume drivers: in its command
 // line, and in the configuration files that the command line names. The command line counts first,
-// as for the kubelet.
+// as for the kubelet. And what is mounted where it runs.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::volume {
 
@@ -18,6 +20,11 @@ struct KubeletFolder {
 // node's processes. NOT_FOUND: no kubelet runs as a process of its own there. FAILED_PRECONDITION:
 // its configuration cannot be read, or two kubelets have different folders.
 base::StatusOr<KubeletFolder> AskKubeletProcess(const std::string& root);
+
+// The mounts that the node's kubelets see: its kubelet may run in a mount namespace of its own, as
+// in a container. Empty: no kubelet runs there as a process of its own. Other errors: the mount
+// table of a kubelet that runs cannot be read.
+base::StatusOr<std::vector<platform::MountEntry>> ReadKubeletMounts(const std::string& root);
 
 // The path after `name` and one of "=", ": " in a line that is no comment, without quotes and
 // slashes at its end. Empty: there is none.
