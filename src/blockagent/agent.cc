@@ -69,6 +69,7 @@ class AgentImpl : public Agent {
                   [this](const std::string&) { return RunNodeCleanup(); }) {}
 
   ~AgentImpl() override {
+    if (attachments_ != nullptr) attachments_->EndWaits();
     service_.reset();
     informers_.Stop();
     if (lock_watch_ != nullptr) lock_watch_->Stop();

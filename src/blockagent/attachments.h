@@ -28,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -102,9 +103,11 @@ class Attachments {
   base::Status Unmount(const std::string& mount_dir, Deadline deadline);
 
   // Grows the device and the file system of the volume at a pod's folder to the size of the image.
-  // UNAVAILABLE: the image still has less than `bytes` after some seconds. FAILED_PRECONDITION:
-  // this node does not have the volume mounted. DATA_LOSS: the device is dead.
+  // UNAVAILABLE: the image still has less than `bytes` after some seconds, or EndWaits was called.
+  // FAILED_PRECONDITION: this node does not have the volume mounted. DATA_LOSS: the device is dead.
   base::Status Expand(const std::string& mount_dir, int64_t bytes, Deadline deadline);
+  // Ends the waits of Expand, now and later, because the agent ends.
+  void EndWaits() { stopping_.request_stop(); }
 
   // Takes one use of a volume off this node, and with the last use the device. OK if this node has
   // no record of the volume; the fence may still name the node then. By force: mounts are detached
@@ -244,6 +247,7 @@ class Attachments {
   const std::string boot_id_;
   Consumers consumers_;
   Fences fences_;
+  std::stop_source stopping_;
   base::KeyLocks locks_{"volume"};
   base::KeyLocks image_locks_{"image"};  // by image; taken after the volume's lock
   base::Mutex mutex_;

@@ -1,10 +1,10 @@
 // The part of Attachments that grows volumes with their images.
 
 #include <algorithm>
-#include <thread>
 
 #include "api/quantity.h"
 #include "base/log.h"
+#include "base/pause.h"
 #include "blockagent/attachments.h"
 #include "blockagent/device_content.h"
 
@@ -96,7 +96,9 @@ Status Attachments::Expand(const std::string& mount_dir, int64_t bytes, Deadline
           "it, and an event VolumeResizeFailed of the claim says why it cannot",
           Quote(folder->volume), api::FormatBytes(size), api::FormatBytes(bytes));
     }
-    std::this_thread::sleep_for(pause);
+    if (!base::SleepFor(stopping_.get_token(), pause)) {
+      return Error(StatusCode::kUnavailable, "the block agent is being stopped");
+    }
     pause = std::min(pause * 2, kLongestPause);
   }
 }

@@ -243,6 +243,21 @@ TEST_F(AttachmentsTest, AVolumeGrowsWithItsImage) {
   ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
 }
 
+TEST_F(AttachmentsTest, AnAgentEndsWhileAVolumeWaitsForItsImageToGrow) {
+  site_.AddVolume("pv-1", 64);
+  site_.image_patience = std::chrono::minutes(5);
+  auto agent = site_.Start("n1");
+  const MountCall call = site_.AddPod("n1", "web", "pv-1");
+  ASSERT_TRUE(agent->Mount(call, FakeSite::Soon()).ok());
+  auto waits = std::async(std::launch::async, [&] {
+    return agent->Expand(call.mount_dir, 512 << 20, FakeSite::Soon());
+  });
+  EXPECT_EQ(waits.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  agent->EndWaits();
+  EXPECT_EQ(base::Message(waits.get()), "the block agent is being stopped");
+  ASSERT_TRUE(agent->Unmount(call.mount_dir, FakeSite::Soon()).ok());
+}
+
 TEST_F(AttachmentsTest, AClaimIsNotToldDoneWhileItsImageIsSmaller) {
   // The kernel grows a mounted xfs for every process that may mount one.
   site_.AddVolume("pv-1", 320, {"ReadWriteOnce"}, "xfs");
