@@ -86,10 +86,13 @@ void Provisioner::AddHandlers() {
   });
   AddVolumeIndexes(volumes_);
   volumes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) {
+    // A new volume may have the name of one that is gone, and the copy may show both as one change.
+    const bool gone = change.before != nullptr &&
+                      (change.after == nullptr || change.after->uid() != change.before->uid());
+    if (gone) {
       base::MutexLock lock(mutex_);
-      seen_.erase(change.key);
-      held_.erase(change.key);
+      held_.erase(change.before->uid());
+      if (change.after == nullptr) seen_.erase(change.key);
     }
     if (change.after == nullptr || !BlockVolumeOf(*change.after).has_value()) return;
     if (change.before == nullptr && change.after->has_claim_ref()) {

@@ -119,7 +119,7 @@ class Provisioner {
   base::Mutex mutex_;
   // How often the fence of a volume has changed since the first copy of it began.
   std::map<std::string, int64_t> seen_ ABSL_GUARDED_BY(mutex_);
-  // Since when the deletion of a volume has waited for who may use it.
+  // Since when the deletion of a volume has waited for who may use it, by the volume's uid.
   std::map<std::string, std::chrono::steady_clock::time_point> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> copies_ ABSL_GUARDED_BY(mutex_);  // under way, by namespace
   base::KeyedWorkers claim_workers_;

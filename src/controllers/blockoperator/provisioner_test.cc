@@ -252,6 +252,30 @@ TEST_F(BlockOperatorTest, ADeletionBeforeTheNodeHasUnmountedIsNoFailure) {
   EXPECT_EQ(cluster_.events.Count("VolumeFailedDelete"), 0);
 }
 
+// A restored cluster has a volume of the same name in one change.
+TEST_F(BlockOperatorTest, ANewVolumeOfTheSameNameIsNotHeldSinceTheTimeOfTheOldOne) {
+  options_.unmount_patience = std::chrono::seconds(2);
+  Begin();
+  PutBound("data");
+  MapOn("node-a", "pvc-uid-data");
+  Release("data");
+  ASSERT_TRUE(cluster_.events.WaitFor("Warning VolumeFailedDelete pvc-uid-data"));
+  base::Json anew = cluster_.Get<Volume>("", "pvc-uid-data").json();
+  anew["metadata"]["uid"] = "uid-of-the-new";
+  cluster_.Put(anew);
+  const auto look = [&](int times) {
+    const int before = store_->Count("haslock pvc-uid-data");
+    return cluster_.WaitUntil(
+        [&] { return store_->Count("haslock pvc-uid-data") >= before + times; });
+  };
+  ASSERT_TRUE(look(2));  // one look may still be of the old volume
+  const int failures = cluster_.events.Count("VolumeFailedDelete");
+  ASSERT_TRUE(look(5));
+  EXPECT_EQ(cluster_.events.Count("VolumeFailedDelete"), failures);
+  UnmapOn("node-a", "pvc-uid-data");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
 TEST_F(BlockOperatorTest, NoImageIsDeletedThatANodeHasMapped) {
   Begin();
   PutBound("data");

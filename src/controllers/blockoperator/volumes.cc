@@ -127,7 +127,7 @@ Provisioner::Outcome Provisioner::AwaitRelease(const Volume& volume, const std::
   const auto now = std::chrono::steady_clock::now();
   {
     base::MutexLock lock(mutex_);
-    const auto [since, is_new] = held_.try_emplace(volume.name(), now);
+    const auto [since, is_new] = held_.try_emplace(volume.uid(), now);
     if (is_new) {
       LOG_INFO("the deletion of volume {} waits: {}", base::Quote(volume.name()), holder);
     }
