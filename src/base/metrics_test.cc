@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <chrono>
+#include <future>
 #include <latch>
 #include <thread>
 
@@ -66,22 +67,22 @@ TEST(MetricsTest, CollectedGaugesAreComputedForEachTextUntilTheirCollectorEnds) 
 
 TEST(MetricsTest, TheEndOfACollectorWaitsForItsCall) {
   Metrics metrics;
-  std::latch inside(1), release(1);
-  std::atomic<bool> ended{false};
+  std::latch inside(1), ending(1);
+  std::promise<void> ended;
   auto collector = metrics.CollectWith([&](Metrics::Gauges&) {
     inside.count_down();
-    release.wait();
-    EXPECT_FALSE(ended);
+    ending.wait();
+    // An end that does not wait for this call needs only microseconds.
+    EXPECT_EQ(ended.get_future().wait_for(std::chrono::milliseconds(200)),
+              std::future_status::timeout);
   });
   std::jthread render([&] { metrics.RenderText(); });
   inside.wait();
   std::jthread end([&] {
+    ending.count_down();
     collector.reset();
-    ended = true;
+    ended.set_value();
   });
-  release.count_down();
-  end.join();
-  EXPECT_TRUE(ended);
 }
 
 }  // namespace

@@ -197,7 +197,11 @@ TEST_F(MigrationTest, OneThatAPersonMadeIsDeletedOnceItIsMigrated) {
 }
 
 TEST_F(MigrationTest, OneThatIsNotTheDriversIsLeftAlone) {
-  Begin(Driver(kEbs));
+  // One worker looks at the volumes in their order, so that the last one is deleted after the
+  // others were looked at.
+  Options options = Fast();
+  options.workers = 1;
+  Begin(Driver(kEbs), options);
   PutReleased("awsElasticBlockStore", {{"volumeID", "vol-9"}}, Json::object(),
               {{"metadata", {{"name", "not-migrated"}}}});
   PutReleased(
@@ -207,6 +211,8 @@ TEST_F(MigrationTest, OneThatIsNotTheDriversIsLeftAlone) {
   PutReleased("awsElasticBlockStore", {{"volumeID", "vol-10"}}, {{std::string(kMigratedTo), kEbs}});
   EXPECT_EQ(DeletedHandle(), "vol-10");
   EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  EXPECT_TRUE(cluster_.Has<Volume>("", "not-migrated"));
+  EXPECT_TRUE(cluster_.Has<Volume>("", "of-another"));
 }
 
 TEST_F(MigrationTest, AVolumeThatCannotBeTranslatedStaysAndSaysWhy) {

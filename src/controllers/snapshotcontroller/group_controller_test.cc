@@ -328,19 +328,25 @@ TEST_F(GroupControllerTest, WhatTheGoProgramMadeStaysReady) {
                         {"readyToUse", true}};
     cluster_.Put(member);
   }
-  Begin();
-  // A snapshot after them shows that the controller has looked at them.
+  Options one = Fast();
+  one.workers = 1;
+  Begin(one);
+  // A group and a snapshot after them, of one worker, show that the controller has looked at them.
   Add();
   ASSERT_TRUE(WaitBound());
   Taken();
   ASSERT_TRUE(WaitReady());
+  cluster_.client.Add(MakeGroup("later", {{"spec", {{"volumeGroupSnapshotClassName", "none"}}}}));
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return !cluster_.Get<Group>("default", "later").error().empty(); }));
   EXPECT_TRUE(GetGroup().ready());
   EXPECT_TRUE(GetMember("pv-1").ready());
   EXPECT_TRUE(GetMember("pv-2").ready());
   for (const std::string& action : cluster_.client.ActionNames()) {
-    EXPECT_THAT(action, ::testing::AnyOf(HasSubstr("monday"), HasSubstr("persistentvolumeclaims")));
+    EXPECT_THAT(action, ::testing::AnyOf(HasSubstr("monday"), HasSubstr("later"),
+                                         HasSubstr("persistentvolumeclaims")));
   }
-  EXPECT_EQ(cluster_.events.Count("Warning"), 0);
+  EXPECT_EQ(cluster_.events.Count("Warning"), cluster_.events.Count("default/later"));
 }
 
 TEST_F(SnapshotControllerTest, WithoutTheKindsOfGroupsSnapshotsAreTaken) {

@@ -31,9 +31,9 @@ class GroupSnapshotterTest : public SnapshotterTest {
     cluster_.client.Add(MakeGroupContent("nightly", {handle_, other_}, more));
   }
   // Adds to the driver a group snapshot that another program made.
-  csi::v1::VolumeGroupSnapshot AddGroupToDriver() {
+  csi::v1::VolumeGroupSnapshot AddGroupToDriver(const std::string& name = "old") {
     CreateGroup request;
-    request.set_name("old");
+    request.set_name(name);
     request.add_source_volume_ids(handle_);
     request.add_source_volume_ids(other_);
     csi::v1::CreateVolumeGroupSnapshotResponse response;
@@ -163,9 +163,17 @@ TEST_F(GroupSnapshotterTest, AnUnknownOutcomeIsAskedForUntilItIsKnownAlthoughThe
 
 TEST_F(GroupSnapshotterTest, AProcessThatEndedAfterTheCallFindsWhatItMade) {
   BeginGroups();
-  AddGroup({{"metadata", {{"annotations", {{kGroupBeingCreated, "yes"}}}}}});
-  ASSERT_TRUE(WaitGroupReady());
-  EXPECT_THAT(Groups(), SizeIs(1));
+  const std::string made = AddGroupToDriver("groupsnapshot-uid-nightly").group_snapshot_id();
+  // The process ended before it wrote the handle, and the group was deleted meanwhile.
+  AddGroup(Merged(kGroupDeleted, {{"metadata",
+                                   {{"deletionTimestamp", "2026-01-01T00:00:00Z"},
+                                    {"annotations", {{kGroupBeingCreated, "yes"}}}}}}));
+  ASSERT_TRUE(WaitGroupGone());
+  EXPECT_EQ(script()
+                .LastRequest<csi::v1::DeleteVolumeGroupSnapshotRequest>("DeleteVolumeGroupSnapshot")
+                .group_snapshot_id(),
+            made);
+  EXPECT_THAT(Groups(), IsEmpty());
 }
 
 TEST_F(GroupSnapshotterTest, AGroupThatLacksASnapshotIsRefused) {
