@@ -24,8 +24,8 @@ class PluginExpanderTest : public ::testing::Test {
   }
 
   void Begin(bool with_driver = true, const std::string& driver = kDriver) {
-    expander_ =
-        &cluster_.Add<PluginExpander>(*registry_, Options{.retry_start = 5ms, .retry_max = 40ms});
+    expander_ = &cluster_.Add<PluginExpander>(
+        *registry_, Options{.workers = 1, .retry_start = 5ms, .retry_max = 40ms});
     base::Json volume = MakeVolume("pv-data", BoundVolume("data"));
     volume["spec"].erase("csi");
     volume["spec"]["flexVolume"] = {{"driver", driver}};
@@ -103,16 +103,36 @@ class ImageVolumeTest : public PluginExpanderTest {
     volume.set_annotation(kImageSize, size);
     cluster_.Put(volume);
   }
+  // Waits until the worker has looked at everything that was written before: of a second claim,
+  // whose image is large enough, it takes all steps afterwards, because there is one worker.
+  bool WaitLooked() {
+    const std::string name = fmt::format("barrier-{}", ++barriers_);
+    base::Json volume = GetVolume().json();
+    volume["metadata"] = {{"name", "pv-" + name},
+                          {"annotations", {{std::string(kImageSize), "2Gi"}}}};
+    volume["spec"]["capacity"]["storage"] = "1Gi";
+    cluster_.Put(Merged(volume, BoundVolume(name)));
+    base::Json claim = MakeClaim(name, BoundClaim("pv-" + name));
+    claim["spec"]["resources"]["requests"]["storage"] = "2Gi";
+    cluster_.Put(claim);
+    return cluster_.WaitUntil(
+        [&] { return cluster_.Get<api::PersistentVolume>("", "pv-" + name).capacity() == "2Gi"; });
+  }
   bool WaitResizing() {
     return cluster_.WaitUntil([&] { return HasCondition(GetClaim(), kResizing); });
   }
+
+  int barriers_ = 0;
 };
 
 TEST_F(ImageVolumeTest, AClaimWaitsUntilItsImageHasTheSize) {
   RequestSize("2Gi");
   ASSERT_TRUE(WaitResizing());
   WriteImageSize("1536Mi");
+  ASSERT_TRUE(WaitLooked());
+  EXPECT_EQ(GetVolume().capacity(), "1Gi");
   WriteImageSize("what is this");
+  ASSERT_TRUE(WaitLooked());
   EXPECT_EQ(GetVolume().capacity(), "1Gi");
   EXPECT_FALSE(HasCondition(GetClaim(), kFileSystemResizePending));
   WriteImageSize("2Gi");
@@ -133,6 +153,7 @@ TEST_F(ImageVolumeTest, ASizeThatIsSmallerThanTheCapacityChangesNothing) {
   WriteImageSize("1Gi");
   RequestSize("3Gi");
   ASSERT_TRUE(WaitResizing());
+  ASSERT_TRUE(WaitLooked());
   EXPECT_EQ(GetVolume().capacity(), "2Gi");
 }
 
