@@ -101,7 +101,7 @@ Status WrongDriver::Handle(const Switches::On& on, const csi::v1::DeleteVolumeRe
        std::filesystem::directory_iterator(driver_.VolumeFolder(request.volume_id()), ignored)) {
     std::filesystem::remove_all(entry.path(), ignored);
   }
-  return OkStatus();
+  return status;
 }
 
 Status WrongDriver::Handle(const Switches::On& on,

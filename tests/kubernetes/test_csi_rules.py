@@ -48,8 +48,6 @@ def test_the_hostpath_driver_under_our_suite(needed, short):
 # By case: the words of the specification, or of the condition under which it demands the code.
 BREACHES = {
     "test_rule[wrong-topology]": "CreateVolume: if requisite is specified, the volume MUST be accessible from at least one of them",
-    "test_rule[deletes-in-use]": "DeleteVolume: FAILED_PRECONDITION if it could not be deleted because it is in use; this driver can, "
-                                 "and takes the data from under its user",
     "test_rule[accepts-bad-token]": "ListVolumes: ABORTED for an invalid starting_token",
     "test_rule[stage-ignores-conflict]": "NodeStageVolume: ALREADY_EXISTS for an incompatible capability",
     "test_rule[publish-ignores-conflict]": "NodePublishVolume: ALREADY_EXISTS for an incompatible capability",
