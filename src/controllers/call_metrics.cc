@@ -38,14 +38,13 @@ std::string_view GoCodeName(base::StatusCode code) {
   return place < kNames.size() ? kNames[place] : "Unknown";
 }
 
-void ObserveCall(base::Metrics& metrics, const std::string& driver,
-                 const google::protobuf::Descriptor& request, const base::Status& status,
-                 std::chrono::nanoseconds took) {
-  metrics.Observe(Seconds(),
-                  {{"driver_name", driver},
-                   {"method_name", MethodOf(request)},
-                   {"grpc_status_code", std::string(GoCodeName(status.code()))}},
-                  std::chrono::duration<double>(took).count());
+void ObserveCall(base::Metrics& metrics, const MeasuredCall& call) {
+  base::Metrics::Labels labels = {
+      {"driver_name", call.driver},
+      {"method_name", MethodOf(call.request)},
+      {"grpc_status_code", std::string(GoCodeName(call.status.code()))}};
+  if (call.migrated.has_value()) labels["migrated"] = *call.migrated ? "true" : "false";
+  metrics.Observe(Seconds(), labels, std::chrono::duration<double>(call.took).count());
 }
 
 }  // namespace berth::controllers

@@ -5,6 +5,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "base/metrics.h"
@@ -12,11 +13,17 @@
 
 namespace berth::controllers {
 
-// Adds a call that took the time `took`. `request` is the descriptor of the call's request message,
-// such as csi.v1.CreateVolumeRequest.
-void ObserveCall(base::Metrics& metrics, const std::string& driver,
-                 const google::protobuf::Descriptor& request, const base::Status& status,
-                 std::chrono::nanoseconds took);
+// A call of a driver.
+struct MeasuredCall {
+  const std::string& driver;
+  const google::protobuf::Descriptor& request;  // such as csi.v1.CreateVolumeRequest
+  const base::Status& status;
+  std::chrono::nanoseconds took;
+  // The label `migrated`, which the Go programs add if the driver replaces an in-tree plugin:
+  // whether the call was about a volume of that plugin. nullopt: the figure has no such label.
+  std::optional<bool> migrated = std::nullopt;
+};
+void ObserveCall(base::Metrics& metrics, const MeasuredCall& call);
 
 // The method that takes `request`, as "/csi.v1.Controller/CreateVolume"; the full name of `request`
 // if no method of its file takes it.

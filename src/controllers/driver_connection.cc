@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/kinds/csi_names.h"
+#include "api/migration/translation.h"
 #include "base/flight.h"
 #include "base/log.h"
 #include "controllers/call_metrics.h"
@@ -59,10 +60,21 @@ void DriverConnection::NoteUnavailable(const base::Status& why) {
 }
 
 void DriverConnection::RecordCall(const google::protobuf::Descriptor& request,
-                                  const base::Status& status, std::chrono::nanoseconds took) {
+                                  const base::Status& status, std::chrono::nanoseconds took,
+                                  VolumeOrigin origin) {
   if (options_.metrics == nullptr) return;
-  MutexLock lock(mutex_);
-  ObserveCall(*options_.metrics, name_.empty() ? "unknown-driver" : name_, request, status, took);
+  std::string name;
+  {
+    MutexLock lock(mutex_);
+    name = name_.empty() ? "unknown-driver" : name_;
+  }
+  std::optional<bool> migrated;
+  if (options_.label_migrated && !api::migration::PluginOf(name).empty()) {
+    migrated = origin == VolumeOrigin::kInTree;
+  }
+  ObserveCall(
+      *options_.metrics,
+      {.driver = name, .request = request, .status = status, .took = took, .migrated = migrated});
 }
 
 // The identity calls are made without being the leader, because they change nothing.

@@ -54,6 +54,15 @@ struct DriverInfo {
   bool topology() const { return services.contains(Service::VOLUME_ACCESSIBILITY_CONSTRAINTS); }
 };
 
+// Whose volume a call of a driver is about.
+enum class VolumeOrigin {
+  kCsi,     // the driver's own, or the call is about no volume
+  kInTree,  // that of the in-tree plugin which the driver replaces (api/migration)
+};
+inline VolumeOrigin OriginIf(bool in_tree) {
+  return in_tree ? VolumeOrigin::kInTree : VolumeOrigin::kCsi;
+}
+
 class DriverConnection {
  public:
   struct Options {
@@ -62,6 +71,9 @@ class DriverConnection {
     std::chrono::milliseconds timeout{3000};  // of each identity call
     base::FlightRecorder* flight = nullptr;   // of the controllers; key "driver SOCKET"
     base::Metrics* metrics = nullptr;         // of each call; borrowed
+    // The calls of a driver that replaces an in-tree plugin are counted with the label `migrated`,
+    // as in the Go provisioner, attacher and resizer.
+    bool label_migrated = false;
     // Whether the driver may be called now; empty: always. A refused call is UNAVAILABLE and marked
     // as not sent (rpc::WasNotSent).
     std::function<bool()> may_call = nullptr;
@@ -95,15 +107,18 @@ class DriverConnection {
   const std::string& expected_name() const { return options_.driver; }
 
   // Calls the driver: Call(&rpc::CsiClient::DeleteVolume, request, timeout). Returns the driver's
-  // error as it is. After UNAVAILABLE from it the connection reads the driver anew.
+  // error as it is. After UNAVAILABLE from it the connection reads the driver anew. `origin` is for
+  // the metrics alone.
   template <typename Response, typename Request>
   base::StatusOr<Response> Call(base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&,
                                                                                    rpc::Timeout),
-                                const Request& request, std::chrono::milliseconds timeout) {
+                                const Request& request, std::chrono::milliseconds timeout,
+                                VolumeOrigin origin = VolumeOrigin::kCsi) {
     if (options_.may_call != nullptr && !options_.may_call()) {
       return rpc::NotSent(base::Error(base::StatusCode::kUnavailable, "not the leader any more"));
     }
-    base::StatusOr<Response> response = CallAndMeasure<Response, Request>(method, request, timeout);
+    base::StatusOr<Response> response =
+        CallAndMeasure<Response, Request>(method, request, timeout, origin);
     if (response.status().code() == base::StatusCode::kUnavailable) {
       NoteUnavailable(response.status());
     }
@@ -117,15 +132,17 @@ class DriverConnection {
   template <typename Response, typename Request>
   base::StatusOr<Response> CallAndMeasure(
       base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&, rpc::Timeout),
-      const Request& request, std::chrono::milliseconds timeout) {
+      const Request& request, std::chrono::milliseconds timeout,
+      VolumeOrigin origin = VolumeOrigin::kCsi) {
     const auto began = std::chrono::steady_clock::now();
     base::StatusOr<Response> response = ((*client_).*method)(request, timeout);
-    RecordCall(*Request::descriptor(), response.status(), std::chrono::steady_clock::now() - began);
+    RecordCall(*Request::descriptor(), response.status(), std::chrono::steady_clock::now() - began,
+               origin);
     return response;
   }
   // Adds a call to csi_sidecar_operations_seconds; the request's type tells the method.
   void RecordCall(const google::protobuf::Descriptor& request, const base::Status& status,
-                  std::chrono::nanoseconds took) ABSL_LOCKS_EXCLUDED(mutex_);
+                  std::chrono::nanoseconds took, VolumeOrigin origin) ABSL_LOCKS_EXCLUDED(mutex_);
   void NoteUnavailable(const base::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<rpc::CsiClient> client_;

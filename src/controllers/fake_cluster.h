@@ -100,7 +100,8 @@ class FakeCluster {
     auto started = rpc::FakeCsiDriver::Start(std::move(options));
     EXPECT_TRUE(started.ok()) << base::ToString(started.status());
     driver = *std::move(started);
-    auto connected = DriverConnection::New(driver->socket());
+    auto connected =
+        DriverConnection::New(driver->socket(), {.metrics = &calls, .label_migrated = true});
     EXPECT_TRUE(connected.ok()) << base::ToString(connected.status());
     connection_ = *std::move(connected);
     return *connection_;
@@ -148,6 +149,14 @@ class FakeCluster {
   void Put(const base::Json& object);
   void Put(const api::Object& object) { Put(object.json()); }
   bool WaitUntil(const std::function<bool()>& condition) { return client.WaitUntil(condition); }
+  // Whether the driver was called so often by `method` ("Controller/DeleteVolume"), with success
+  // and the label `migrated`.
+  bool HasCounted(std::string_view method, std::string_view migrated, int times) const {
+    return calls.RenderText().find(fmt::format(
+               "csi_sidecar_operations_seconds_count{{driver_name=\"{}\",grpc_status_code=\"OK\","
+               "method_name=\"/csi.v1.{}\",migrated=\"{}\"}} {}\n",
+               driver->name(), method, migrated, times)) != std::string::npos;
+  }
 
   base::FakeClock clock;
   kube::FakeClient client{clock};
@@ -157,6 +166,7 @@ class FakeCluster {
   kube::RestrictedClient allowed{client};
   kube::Informers informers{allowed};
   std::unique_ptr<rpc::FakeCsiDriver> driver;
+  base::Metrics calls;  // of the driver
 
  private:
   std::atomic<bool> driver_known_ = false;

@@ -133,6 +133,7 @@ class ControllerProcessImpl : public ControllerProcess {
         return Error(StatusCode::kInvalidArgument, "no role is called {}; the known ones are{}",
                      Quote(name), known);
       }
+      labels_migrated_ |= name == "provisioner" || name == "attacher" || name == "resizer";
       auto& roles = role->of_driver ? driver_roles_ : cluster_roles_;
       if (std::find(roles.begin(), roles.end(), role) == roles.end()) roles.push_back(role);
     }
@@ -182,6 +183,7 @@ class ControllerProcessImpl : public ControllerProcess {
                                               const std::string& driver) {
     return {.flight = flight_.get(),
             .metrics = &metrics_,
+            .label_migrated = labels_migrated_,
             .may_call = std::move(may_call),
             .driver = driver,
             .ignore_topology = !options_.settings.topology};
@@ -272,6 +274,7 @@ class ControllerProcessImpl : public ControllerProcess {
   const std::string host_;
   const base::SystemClock clock_;
   std::vector<const Role*> driver_roles_, cluster_roles_;
+  bool labels_migrated_ = false;  // one of the roles labels its calls so, in the Go program
   base::Metrics metrics_;
   std::unique_ptr<base::FlightRecorder> flight_;
   std::unique_ptr<kube::Client> client_, election_client_;

@@ -50,8 +50,10 @@ class ProbedDriver {
                           const Request& request) {
     const auto began = std::chrono::steady_clock::now();
     StatusOr<Response> response = ((*client_).*method)(request, timeout_);
-    controllers::ObserveCall(metrics_, name, *Request::descriptor(), response.status(),
-                             std::chrono::steady_clock::now() - began);
+    controllers::ObserveCall(metrics_, {.driver = name,
+                                        .request = *Request::descriptor(),
+                                        .status = response.status(),
+                                        .took = std::chrono::steady_clock::now() - began});
     return response;
   }
 

@@ -78,7 +78,7 @@ Status Attacher::LeaveOldNode(const Attachment& attachment, const Volume& volume
   if (old.empty() || old == node_id || !attachment.has_finalizer(FinalizerName(driver.name))) {
     return base::OkStatus();
   }
-  RETURN_IF_ERROR(Unpublish(volume, old));
+  RETURN_IF_ERROR(Unpublish(volume, old, OriginOf(attachment)));
   LOG_INFO("volume {} is detached from the id {} that node {} had before",
            base::Quote(volume.csi().volume_handle()), base::Quote(old),
            base::Quote(attachment.node_name()));
@@ -109,8 +109,8 @@ Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInf
     return ReportFailure(attachment, kAttachOperation,
                          base::Annotate(held.status(), "could not add VolumeAttachment finalizer"));
   }
-  const auto published =
-      driver_.Call(&rpc::CsiClient::ControllerPublishVolume, *request, options_.timeout);
+  const auto published = driver_.Call(&rpc::CsiClient::ControllerPublishVolume, *request,
+                                      options_.timeout, OriginOf(attachment));
   if (!published.ok()) return ReportFailure(*held, kAttachOperation, OfDriver(published.status()));
   LOG_INFO("volume {} is attached to node {} (VolumeAttachment {})",
            base::Quote(request->volume_id()), base::Quote(attachment.node_name()),

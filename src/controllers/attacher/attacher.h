@@ -106,7 +106,7 @@ class Attacher : public Controller {
   // detach.cc
   Outcome Detach(const Attachment& attachment, const DriverInfo& driver);
   base::Status TryDetach(const Attachment& attachment, const DriverInfo& driver);
-  base::Status Unpublish(const Volume& volume, const std::string& node_id);
+  base::Status Unpublish(const Volume& volume, const std::string& node_id, VolumeOrigin origin);
   // Whether the API has the attachment's PersistentVolume no more.
   bool HasLostVolume(const Attachment& attachment) const;
   // Lets an attachment go whose PersistentVolume is gone, because nobody can detach it any more.
@@ -118,6 +118,9 @@ class Attacher : public Controller {
   // in-tree plugin has the source of its CSI driver. NOT_FOUND: there is no such PersistentVolume.
   base::StatusOr<Volume> VolumeOf(const Attachment& attachment) const;
   static base::StatusOr<Volume> AsCsiVolume(const Volume& volume);
+  // Whose volume it is, for the metrics. An inline volume was translated by who attaches it, and
+  // counts as one of CSI, as in the Go attacher.
+  VolumeOrigin OriginOf(const Attachment& attachment) const;
   // The node's id in its CSINode, as the Go attacher. An attacher of a driver that attaches nothing
   // never asks, and needs no right to CSINodes.
   base::StatusOr<std::string> NodeIdToAttach(const Attachment& attachment,

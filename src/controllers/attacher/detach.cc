@@ -12,7 +12,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-Status Attacher::Unpublish(const Volume& volume, const std::string& node_id) {
+Status Attacher::Unpublish(const Volume& volume, const std::string& node_id, VolumeOrigin origin) {
   csi::v1::ControllerUnpublishVolumeRequest request;
   request.set_volume_id(volume.csi().volume_handle());
   request.set_node_id(node_id);
@@ -21,7 +21,8 @@ Status Attacher::Unpublish(const Volume& volume, const std::string& node_id) {
       ReadSecret(context_.client, volume.csi().secret_ref("controllerPublishSecretRef")));
   CopyTo(secrets, request.mutable_secrets());
   const Status status =
-      driver_.Call(&rpc::CsiClient::ControllerUnpublishVolume, request, options_.timeout).status();
+      driver_.Call(&rpc::CsiClient::ControllerUnpublishVolume, request, options_.timeout, origin)
+          .status();
   return status.ok() ? status : OfDriver(status);
 }
 
@@ -37,7 +38,7 @@ Status Attacher::TryDetach(const Attachment& attachment, const DriverInfo& drive
                  volume.name(), driver.name);
   }
   ASSIGN_OR_RETURN(const std::string node_id, NodeIdToDetach(attachment, driver.name));
-  RETURN_IF_ERROR(Unpublish(volume, node_id));
+  RETURN_IF_ERROR(Unpublish(volume, node_id, OriginOf(attachment)));
   LOG_INFO("volume {} is detached from node {} (VolumeAttachment {})",
            base::Quote(volume.csi().volume_handle()), base::Quote(attachment.node_name()),
            base::Quote(attachment.name()));

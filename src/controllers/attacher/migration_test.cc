@@ -111,6 +111,9 @@ TEST_F(MigrationTest, AVolumeOfAPluginIsAttachedAndDetachedByTheDriver) {
                 .volume_id(),
             "vol-1");
   EXPECT_TRUE(cluster_.driver->state().FindVolume("vol-1")->attached.empty());
+  EXPECT_TRUE(cluster_.HasCounted("Controller/ControllerPublishVolume", "true", 1));
+  EXPECT_TRUE(cluster_.HasCounted("Controller/ControllerUnpublishVolume", "true", 1));
+  EXPECT_TRUE(cluster_.HasCounted("Controller/ControllerGetCapabilities", "false", 1));
 }
 
 TEST_F(MigrationTest, WhatAnotherProgramAttachedIsDetached) {

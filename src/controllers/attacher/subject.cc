@@ -39,6 +39,11 @@ StatusOr<Attacher::Volume> Attacher::AsCsiVolume(const Volume& volume) {
   return translated;
 }
 
+VolumeOrigin Attacher::OriginOf(const Attachment& attachment) const {
+  const auto volume = volumes_.Get(attachment.pv_name());
+  return OriginIf(volume != nullptr && api::migration::IsMigratable(*volume));
+}
+
 StatusOr<std::string> Attacher::NodeIdToAttach(const Attachment& attachment,
                                                const std::string& driver) const {
   const std::string node = attachment.node_name();

@@ -296,7 +296,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   }
   ReportBeginning(claim);
   const StatusOr<csi::v1::CreateVolumeResponse> response =
-      driver_.Call(&rpc::CsiClient::CreateVolume, request, options_.timeout);
+      driver_.Call(&rpc::CsiClient::CreateVolume, request, options_.timeout,
+                   OriginIf(inputs.claim_class.provisioner() != inputs.driver.name));
   if (rpc::WasNotSent(response.status())) {
     return FailUnsentCall(claim, inputs, earlier, last, response.status());
   }

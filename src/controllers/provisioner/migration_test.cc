@@ -75,6 +75,7 @@ TEST_F(MigrationTest, AClaimOfAPluginsClassGetsAVolumeOfThePlugin) {
   EXPECT_EQ(volume.storage_class_name(), "in-tree");
   EXPECT_EQ(volume.claim_uid(), "uid-data");
   EXPECT_THAT(volume.finalizers(), ElementsAre(std::string(kVolumeFinalizer)));
+  EXPECT_TRUE(cluster_.HasCounted("Controller/CreateVolume", "true", 1));
 }
 
 TEST_F(MigrationTest, AClaimThatNamesThePluginIsServedOnceItIsMigrated) {
@@ -102,6 +103,7 @@ TEST_F(MigrationTest, ThePluginOfAnotherDriverIsLeftAlone) {
                                        {"spec", {{"storageClassName", "csi"}}}}));
   ASSERT_TRUE(WaitVolume("pvc-uid-of-driver"));
   EXPECT_TRUE(GetVolume("pvc-uid-of-driver").has_csi()) << "its class is the driver's own";
+  EXPECT_TRUE(cluster_.HasCounted("Controller/CreateVolume", "false", 1));
   EXPECT_EQ(script().Count("CreateVolume"), 1);
 }
 
@@ -188,6 +190,7 @@ TEST_F(MigrationTest, OneThatThePluginMadeIsDeletedOnceItIsMigrated) {
   PutReleased("awsElasticBlockStore", {{"volumeID", "aws://us-east-1a/vol-7"}},
               {{std::string(kProvisionedBy), kEbsPlugin}, {std::string(kMigratedTo), kEbs}});
   EXPECT_EQ(DeletedHandle(), "vol-7");
+  EXPECT_TRUE(cluster_.HasCounted("Controller/DeleteVolume", "true", 1));
 }
 
 TEST_F(MigrationTest, OneThatAPersonMadeIsDeletedOnceItIsMigrated) {

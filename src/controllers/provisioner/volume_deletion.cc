@@ -166,7 +166,7 @@ StatusOr<api::SecretReference> VolumeDeletion::FindSecret(const Volume& volume) 
   return *secret;
 }
 
-Status VolumeDeletion::CallDriver(const Volume& csi_volume) {
+Status VolumeDeletion::CallDriver(const Volume& csi_volume, VolumeOrigin origin) {
   ASSIGN_OR_RETURN(const api::SecretReference reference, FindSecret(csi_volume));
   const auto secrets = ReadSecret(context_.client, reference);
   csi::v1::DeleteVolumeRequest request;
@@ -182,7 +182,8 @@ Status VolumeDeletion::CallDriver(const Volume& csi_volume) {
   } else {
     return secrets.status();
   }
-  const Status deleted = driver_.Call(&rpc::CsiClient::DeleteVolume, request, timeout_).status();
+  const Status deleted =
+      driver_.Call(&rpc::CsiClient::DeleteVolume, request, timeout_, origin).status();
   if (!deleted.ok()) return OfDriver(deleted);
   LOG_INFO("volume {} of PersistentVolume {} is deleted", base::Quote(request.volume_id()),
            base::Quote(csi_volume.name()));
@@ -198,7 +199,7 @@ Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
     const auto it = destroyed_.find(volume.name());
     if (it != destroyed_.end() && it->second == volume.uid()) return base::OkStatus();
   }
-  RETURN_IF_ERROR(CallDriver(csi_volume));
+  RETURN_IF_ERROR(CallDriver(csi_volume, OriginIf(!volume.has_csi())));
   handles_.ReleaseVolume(volume);
   base::MutexLock lock(mutex_);
   destroyed_[volume.name()] = volume.uid();

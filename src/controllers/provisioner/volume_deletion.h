@@ -59,7 +59,7 @@ class VolumeDeletion {
   Outcome DeleteVolume(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status DestroyInDriver(const Volume& volume) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls DeleteVolume for a volume with a CSI source.
-  base::Status CallDriver(const Volume& csi_volume);
+  base::Status CallDriver(const Volume& csi_volume, VolumeOrigin origin);
   // Gives the secret for DeleteVolume: the one that the volume's annotations name or, without them,
   // the one of its class. Empty: there is none. INVALID_ARGUMENT: the class's templates are wrong,
   // or it cannot be translated.

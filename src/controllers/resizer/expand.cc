@@ -117,7 +117,7 @@ Resizer::Outcome Resizer::Expand(const Claim& claim, const Volume& volume, const
                          base::Annotate(begun.status(), "write the target to the claim"));
   }
   const StatusOr<Expanded> expanded =
-      *needs_call ? CallDriver(request)
+      *needs_call ? CallDriver(request, OriginIf(!volume.has_csi()))
                   : StatusOr<Expanded>(Expanded{.bytes = target, .node_part = true});
   if (!expanded.ok()) return HandleFailure(*begun, driver, expanded.status());
   if (const Status written = WriteVolume(volume, *begun, *expanded); !written.ok()) {
@@ -127,10 +127,10 @@ Resizer::Outcome Resizer::Expand(const Claim& claim, const Volume& volume, const
 }
 
 StatusOr<Resizer::Expanded> Resizer::CallDriver(
-    const csi::v1::ControllerExpandVolumeRequest& request) {
+    const csi::v1::ControllerExpandVolumeRequest& request, VolumeOrigin origin) {
   const int64_t target = request.capacity_range().required_bytes();
   const StatusOr<csi::v1::ControllerExpandVolumeResponse> response =
-      driver_.Call(&rpc::CsiClient::ControllerExpandVolume, request, options_.timeout);
+      driver_.Call(&rpc::CsiClient::ControllerExpandVolume, request, options_.timeout, origin);
   if (!response.ok()) return OfDriver(response.status());
   // An answer with less than the requested size counts as a failure.
   if (response->capacity_bytes() != 0 && response->capacity_bytes() < target) {

@@ -66,6 +66,7 @@ TEST_F(MigrationTest, AVolumeOfAPluginIsExpandedByTheDriverThatTheClaimNames) {
   EXPECT_EQ(volume.capacity(), "2Gi");
   ASSERT_FALSE(volume.has_csi()) << "the object was translated";
   EXPECT_EQ(volume.json()["spec"]["awsElasticBlockStore"], Ebs(handle)["awsElasticBlockStore"]);
+  EXPECT_TRUE(cluster_.HasCounted("Controller/ControllerExpandVolume", "true", 1));
 }
 
 TEST_F(MigrationTest, OneThatNoDriverWasNamedForIsLeftAlone) {

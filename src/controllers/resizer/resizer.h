@@ -117,7 +117,8 @@ class Resizer : public Controller {
                                                                      const DriverInfo& driver,
                                                                      int64_t target) const;
   base::StatusOr<Claim> WriteTarget(const Claim& claim, const Volume& volume, int64_t target);
-  base::StatusOr<Expanded> CallDriver(const csi::v1::ControllerExpandVolumeRequest& request);
+  base::StatusOr<Expanded> CallDriver(const csi::v1::ControllerExpandVolumeRequest& request,
+                                      VolumeOrigin origin);
   Outcome HandleFailure(const Claim& claim, const DriverInfo& driver, const base::Status& status);
   base::Status WriteFailure(const Claim& claim, const std::string& message, bool infeasible);
   base::Status WriteVolume(const Volume& volume, const Claim& claim, const Expanded& expanded);
