@@ -88,6 +88,9 @@ GoFlag MetricsAddress() {
 
 void ReleaseOnExit(ProcessOptions& options, bool on) { options.election.release = on; }
 void UseTopology(ProcessOptions& options, bool on) { options.settings.topology = on; }
+void CrossNamespaces(ProcessOptions& options, bool on) {
+  options.settings.provisioner.cross_namespace_sources = on;
+}
 void TakeGroups(ProcessOptions& options, bool on) {
   options.settings.snapshotter.group_snapshots = on;
   options.settings.snapshot_controller.group_snapshots = on;
@@ -167,8 +170,9 @@ std::vector<Gate> ListGates(std::string_view role) {
   if (role == "provisioner") {
     gates.push_back({.name = "Topology", .stage = Stage::kStable, .apply = UseTopology});
     add("VolumeAttributesClass", Stage::kStable, true, kAlways);
-    add("CrossNamespaceVolumeDataSource", Stage::kAlpha, false,
-        "a claim gets data only from its own namespace");
+    gates.push_back({.name = "CrossNamespaceVolumeDataSource",
+                     .stage = Stage::kAlpha,
+                     .apply = CrossNamespaces});
   } else if (role == "attacher") {
     add("MutableCSINodeAllocatableCount", Stage::kStable, true, kAlways);
   } else if (role == "resizer") {

@@ -331,8 +331,9 @@ TEST(SidecarsTest, EachGateIsObeyedOrWarnedOf) {
   EXPECT_TRUE(options.settings.snapshot_controller.group_snapshots);
   EXPECT_THAT(warnings_of("csi-snapshotter", "CSIVolumeGroupSnapshot=false"), IsEmpty());
   EXPECT_FALSE(options.settings.snapshotter.group_snapshots);
-  EXPECT_THAT(warnings_of("csi-provisioner", "AllAlpha=true"),
-              ElementsAre(HasSubstr("CrossNamespaceVolumeDataSource=true has no effect")));
+  EXPECT_FALSE(options.settings.provisioner.cross_namespace_sources);
+  EXPECT_THAT(warnings_of("csi-provisioner", "AllAlpha=true"), IsEmpty());
+  EXPECT_TRUE(options.settings.provisioner.cross_namespace_sources);
   EXPECT_TRUE(options.election.release);
 }
 

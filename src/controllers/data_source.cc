@@ -2,6 +2,11 @@
 
 namespace berth::controllers {
 
+std::string DataSourceNamespace(const api::PersistentVolumeClaim& claim) {
+  const std::string ns = claim.data_source().String({"namespace"});
+  return ns.empty() ? claim.ns() : ns;
+}
+
 std::string CloneSourceName(const api::PersistentVolumeClaim& claim) {
   const api::Part reference = claim.data_source();
   const bool clone = reference.String({"kind"}) == "PersistentVolumeClaim" &&
@@ -20,7 +25,7 @@ std::optional<api::VolumeSnapshotContent> SnapshotSourceContent(
     kube::Client& client, const api::PersistentVolumeClaim& claim) {
   const std::string name = SnapshotSourceName(claim);
   if (name.empty()) return std::nullopt;
-  const auto snapshot = kube::Get<api::VolumeSnapshot>(client, claim.ns(), name);
+  const auto snapshot = kube::Get<api::VolumeSnapshot>(client, DataSourceNamespace(claim), name);
   if (!snapshot.ok() || snapshot->content_name().empty()) return std::nullopt;
   auto content = kube::Get<api::VolumeSnapshotContent>(client, "", snapshot->content_name());
   if (!content.ok()) return std::nullopt;

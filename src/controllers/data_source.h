@@ -9,10 +9,14 @@
 
 namespace berth::controllers {
 
-// The name of the claim whose volume is copied for `claim`, in the same namespace; "" for none.
+// The namespace of the source: that of dataSourceRef, or the claim's own. Who uses another
+// namespace's source must know that it is allowed (provisioner/reference_grants.h).
+std::string DataSourceNamespace(const api::PersistentVolumeClaim& claim);
+
+// The name of the claim whose volume is copied for `claim`; "" for none.
 std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
 
-// The name of the snapshot whose data `claim` gets, in the same namespace; "" for none.
+// The name of the snapshot whose data `claim` gets; "" for none.
 std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim);
 
 // The content of the snapshot that SnapshotSourceName returns. Each call reads it from the API

@@ -22,6 +22,12 @@ base::Json RulesOf(std::string_view role) {
   if (std::find(kOfSecrets.begin(), kOfSecrets.end(), role) != kOfSecrets.end()) {
     rules.push_back({{"apiGroups", {""}}, {"resources", {"secrets"}}, {"verbs", {"get"}}});
   }
+  // The rule that is a comment, too, for --feature-gates=CrossNamespaceVolumeDataSource.
+  if (role == "provisioner") {
+    rules.push_back({{"apiGroups", {"gateway.networking.k8s.io"}},
+                     {"resources", {"referencegrants"}},
+                     {"verbs", {"get", "list", "watch"}}});
+  }
   return rules;
 }
 

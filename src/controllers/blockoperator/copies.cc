@@ -37,6 +37,12 @@ StatusOr<std::string> Provisioner::SourceImage(const Claim& claim, const Plan& p
                                                block::Backend& backend) {
   const std::string kind = claim.data_source().String({"kind"});
   if (kind.empty()) return std::string();
+  if (const std::string ns = DataSourceNamespace(claim); ns != claim.ns()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "dataSourceRef names a {} in namespace '{}', and '{}' copies only within a "
+                 "namespace",
+                 kind, ns, api::kBlockProvisioner);
+  }
   if (!SnapshotSourceName(claim).empty()) {
     return Error(StatusCode::kInvalidArgument,
                  "snapshots are not offered by '{}': name a claim in spec.dataSource, of which a "

@@ -1,10 +1,13 @@
 #include "controllers/provisioner/data_sources.h"
 
+#include <algorithm>
+
 #include "api/quantity.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/indexes.h"
+#include "controllers/provisioner/reference_grants.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {
@@ -29,12 +32,31 @@ DataSources::DataSources(const Context& context, const Options& options,
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<api::PersistentVolume>()) {}
 
+base::Status DataSources::CheckNamespace(const Claim& claim) const {
+  if (DataSourceNamespace(claim) == claim.ns()) return base::OkStatus();
+  if (!options_.cross_namespace_sources) {
+    return Error(StatusCode::kInvalidArgument,
+                 "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature "
+                 "is disabled");
+  }
+  return CheckGranted(claim, context_.client);
+}
+
+bool DataSources::IsNeededBy(const std::vector<std::shared_ptr<const Claim>>& claims) const {
+  return std::any_of(claims.begin(), claims.end(), [&](const auto& claim) {
+    const StatusCode code = CheckNamespace(*claim).code();
+    // If the grants could not be read, the claim may need the source.
+    return code != StatusCode::kInvalidArgument && code != StatusCode::kFailedPrecondition;
+  });
+}
+
 StatusOr<std::optional<csi::v1::VolumeContentSource>> DataSources::HoldSource(
     const Claim& claim, const DriverInfo& driver) {
   const api::Part reference = claim.data_source();
   const std::string kind = reference.String({"kind"});
   const std::string group = reference.String({"apiGroup"});
   if (kind.empty()) return std::nullopt;
+  RETURN_IF_ERROR(CheckNamespace(claim));
   const std::string clone = CloneSourceName(claim);
   const std::string snapshot = SnapshotSourceName(claim);
   if (clone.empty() && snapshot.empty()) {
@@ -45,11 +67,6 @@ StatusOr<std::optional<csi::v1::VolumeContentSource>> DataSources::HoldSource(
                                        kind, group));
     return Error(StatusCode::kUnimplemented, "dataSource of kind '{}' is left to a populator",
                  kind);
-  }
-  if (const std::string ns = reference.String({"namespace"}); !ns.empty() && ns != claim.ns()) {
-    return Error(StatusCode::kInvalidArgument,
-                 "dataSourceRef names a {} in namespace '{}': data crosses no namespaces", kind,
-                 ns);
   }
   if (!clone.empty()) {
     ASSIGN_OR_RETURN(csi::v1::VolumeContentSource source, HoldClone(claim, clone, driver));
@@ -68,7 +85,7 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldClone(const Claim& claim
   if (!driver.Has(DriverInfo::Rpc::CLONE_VOLUME)) {
     return Error(StatusCode::kInvalidArgument, "driver '{}' cannot clone volumes", driver.name);
   }
-  const auto source = claims_.Get(claim.ns(), source_name);
+  const auto source = claims_.Get(DataSourceNamespace(claim), source_name);
   if (source == nullptr) return refuse("it is not there");
   // A deleted source may still be used if it is held for a copy that may exist already, because the
   // outcome must become known.
@@ -114,7 +131,7 @@ DataSources::Outcome DataSources::ReleaseClone(const std::string& key, const Dri
     return Outcome::Done();
   }
   // The binding or deletion of these claims queues the source again.
-  if (!claims_.ByIndex(kClaimsBySource, key).empty()) return Outcome::Done();
+  if (IsNeededBy(claims_.ByIndex(kClaimsBySource, key))) return Outcome::Done();
   return AfterApi(
       UpdateAt(context_.client, claims_, *source, FinalizersPatch(*source, "", kCloningProtection))
           .status());

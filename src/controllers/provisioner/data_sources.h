@@ -1,5 +1,6 @@
 // The source from which a claim's volume is filled: a snapshot, another claim's volume (a clone),
-// or nothing. A populator, which is another program, handles sources of any other kind.
+// or nothing. A populator, which is another program, handles sources of any other kind. A source in
+// another namespace must be granted to the claim (reference_grants.h).
 //
 // A finalizer holds a source while a volume is made from it, so that it does not vanish meanwhile:
 //
@@ -67,6 +68,11 @@ class DataSources {
 
  private:
   // data_sources.cc
+  // OK if the source is in the claim's namespace, or is granted to the claim.
+  base::Status CheckNamespace(const Claim& claim) const;
+  // Whether one of the unbound claims that name a source needs it. A claim of another namespace
+  // that may not use the source must not keep it.
+  bool IsNeededBy(const std::vector<std::shared_ptr<const Claim>>& claims) const;
   base::StatusOr<csi::v1::VolumeContentSource> HoldClone(const Claim& claim,
                                                          const std::string& source_name,
                                                          const DriverInfo& driver);

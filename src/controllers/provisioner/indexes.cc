@@ -35,7 +35,7 @@ void AddProvisionerIndexes(kube::Informer<api::PersistentVolumeClaim>& claims) {
     return [name_of](const Claim& claim) {
       const std::string source = name_of(claim);
       if (source.empty() || IsBound(claim)) return Keys{};
-      return Keys{api::ObjectKey(claim.ns(), source)};
+      return Keys{api::ObjectKey(DataSourceNamespace(claim), source)};
     };
   };
   claims.AddIndex(kClaimsBySource, by_source(&CloneSourceName));

@@ -27,7 +27,7 @@ bool NodeReach::ReachesVolume(const api::PersistentVolume& volume) const {
 
 bool NodeReach::ReachesSource(const api::PersistentVolumeClaim& claim) const {
   if (const std::string name = CloneSourceName(claim); !name.empty()) {
-    const auto source = claims_.Get(claim.ns(), name);
+    const auto source = claims_.Get(DataSourceNamespace(claim), name);
     const auto volume = source == nullptr ? nullptr : volumes_.Get(source->volume_name());
     return volume == nullptr || ReachesVolume(*volume);
   }

@@ -44,6 +44,9 @@ struct Options {
   bool controller_publish_readonly = false;
   bool prevent_volume_mode_conversion = true;
   std::string default_fs_type;
+  // --feature-gates=CrossNamespaceVolumeDataSource: a claim may be filled from another namespace if
+  // a ReferenceGrant there allows it (reference_grants.h).
+  bool cross_namespace_sources = false;
   // How often all snapshots are checked for a finalizer that no claim needs any more; 0: never.
   std::chrono::milliseconds snapshot_orphan_sweep_interval{300000};
   NodeDeployment node_deployment;

@@ -80,12 +80,12 @@ void Provisioner::WatchClaims() {
   claims_.AddHandler([this](const auto& change) {
     const Claim& claim = change.latest();
     if (const std::string source = CloneSourceName(claim); !source.empty()) {
-      source_workers_.Add(api::ObjectKey(claim.ns(), source));
+      source_workers_.Add(api::ObjectKey(DataSourceNamespace(claim), source));
     }
     // The sweep looks after claims that were bound when this process began.
     if (change.before != nullptr && !IsBound(*change.before)) {
       if (const std::string source = SnapshotSourceName(claim); !source.empty()) {
-        snapshot_workers_.Add(api::ObjectKey(claim.ns(), source));
+        snapshot_workers_.Add(api::ObjectKey(DataSourceNamespace(claim), source));
       }
     }
     if (claim.phase() == "Bound" &&
@@ -179,7 +179,7 @@ void Provisioner::WatchDriver() {
     // released while the driver was unknown.
     for (const auto& claim : claims_.List()) {
       if (const std::string source = CloneSourceName(*claim); !source.empty()) {
-        source_workers_.Add(api::ObjectKey(claim->ns(), source));
+        source_workers_.Add(api::ObjectKey(DataSourceNamespace(*claim), source));
       }
     }
   });

@@ -1,5 +1,6 @@
 // The sources of claims whose volume is filled from a snapshot (data_sources.h).
 #include "base/log.h"
+#include "controllers/data_source.h"
 #include "controllers/names.h"
 #include "controllers/provisioner/data_sources.h"
 #include "controllers/provisioner/indexes.h"
@@ -36,8 +37,9 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldSnapshot(const Claim& cl
     return Error(StatusCode::kInvalidArgument, "driver '{}' cannot restore snapshots", driver.name);
   }
   StartWatch();
-  const std::string context = fmt::format("snapshot '{}'", api::ObjectKey(claim.ns(), source_name));
-  const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, claim.ns(), source_name);
+  const std::string ns = DataSourceNamespace(claim);
+  const std::string context = fmt::format("snapshot '{}'", api::ObjectKey(ns, source_name));
+  const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, ns, source_name);
   RETURN_IF_ERROR_WITH(snapshot, context);
   RETURN_IF_ERROR_WITH(CheckSnapshot(*snapshot, claim.has_finalizer(kProvisioningFinalizer)),
                        context);
@@ -76,7 +78,7 @@ Status DataSources::WriteFinalizers(const api::VolumeSnapshot& snapshot, std::st
 DataSources::Outcome DataSources::ReleaseSnapshot(const std::string& key,
                                                   const DriverInfo& driver) {
   // The binding or deletion of these claims queues the snapshot again.
-  if (!claims_.ByIndex(kClaimsBySnapshot, key).empty()) return Outcome::Done();
+  if (IsNeededBy(claims_.ByIndex(kClaimsBySnapshot, key))) return Outcome::Done();
   const auto [ns, name] = api::SplitKey(key);
   const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, ns, name);
   if (!snapshot.ok()) return AfterApi(snapshot.status());

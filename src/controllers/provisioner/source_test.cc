@@ -77,18 +77,6 @@ TEST_F(CloneTest, ASourceThatIsDeletedWhileTheOutcomeIsUnknownStaysUntilItIsKnow
   EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(2));
 }
 
-TEST_F(CloneTest, AnotherNamespacesDataIsRefused) {
-  Begin();
-  AddSource();
-  cluster_.Put(MakeClaim("copy", Asked({{"spec",
-                                         {{"dataSourceRef",
-                                           {{"kind", "PersistentVolumeClaim"},
-                                            {"name", "source"},
-                                            {"namespace", "other"}}}}}})));
-  EXPECT_TRUE(cluster_.events.WaitFor("in namespace 'other': data crosses no namespaces"));
-  EXPECT_EQ(script().Count("CreateVolume"), 1);
-}
-
 TEST_F(CloneTest, SourcesOfOtherKindsAreLeftToPopulators) {
   Begin();
   cluster_.Put(MakeClaim(

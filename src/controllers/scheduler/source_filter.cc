@@ -11,7 +11,7 @@ namespace berth::controllers::scheduler {
 Scheduler::Source Scheduler::ReadSource(const Claim& claim) const {
   Source source;
   if (const std::string name = CloneSourceName(claim); !name.empty()) {
-    const auto copied = claims_.Get(claim.ns(), name);
+    const auto copied = claims_.Get(DataSourceNamespace(claim), name);
     if (copied != nullptr) source.volume = volumes_.Get(copied->volume_name());
   }
   if (const auto content = SnapshotSourceContent(context_.client, claim)) {

@@ -23,7 +23,10 @@ def _openssl(*arguments):
 
 
 class ControlPlane:
-    def __init__(self, folder):
+    """`feature_gates`: gates of kube-apiserver, as "Name=true"."""
+
+    def __init__(self, folder, feature_gates=()):
+        self._gates = [f"--feature-gates={','.join(feature_gates)}"] if feature_gates else []
         self.folder = pathlib.Path(folder)
         self.kubeconfig = self.folder / "kubeconfig"
         self.audit_log = self.folder / "audit.log"
@@ -45,7 +48,7 @@ class ControlPlane:
             f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true",
             f"--service-account-key-file={self.folder}/accounts.pub", f"--service-account-signing-key-file={self.folder}/accounts.key",
             "--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/24",
-            "--endpoint-reconciler-type=none", f"--audit-policy-file={self.folder}/audit-policy.json",
+            "--endpoint-reconciler-type=none", *self._gates, f"--audit-policy-file={self.folder}/audit-policy.json",
             f"--audit-log-path={self.audit_log}", "--audit-log-mode=blocking")
         self.write_kubeconfig(self.kubeconfig, ADMIN)
         api = kube.Api(kube.Kubeconfig(self.kubeconfig))
