@@ -244,7 +244,7 @@ std::vector<GoFlag> ListFlags(const Sidecar& sidecar) {
              HttpEndpointFlag(),
              MetricsAddress(),
              MetricsPath(),
-             HealthPort("9808", GoFlag::Use::kDefault),
+             HealthPort(std::to_string(roles::kLivenessPort), GoFlag::Use::kDefault),
              AutoMaxProcs()};
   } else if (sidecar.role == "snapshot-controller") {
     flags = ApiFlags();

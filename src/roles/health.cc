@@ -16,14 +16,18 @@ base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     return HttpEndpoint::Answer{.body = metrics.RenderText() + ProcessFigures(),
                                 .content_type = "text/plain; version=0.0.4; charset=utf-8"};
   };
-  std::string address = options.http_address;
-  if (address.empty() && options.health_port > 0) address = fmt::format(":{}", options.health_port);
   std::vector<std::unique_ptr<HttpEndpoint>> endpoints;
-  if (!address.empty()) {
+  if (!options.http_address.empty()) {
     auto handlers = health;
     handlers[options.metrics_path] = text;
-    ASSIGN_OR_RETURN(auto endpoint, HttpEndpoint::Listen(address, std::move(handlers)));
-    LOG_INFO("serving metrics and health at '{}', port {}", address, endpoint->port());
+    ASSIGN_OR_RETURN(auto endpoint,
+                     HttpEndpoint::Listen(options.http_address, std::move(handlers)));
+    LOG_INFO("serving metrics and health at '{}', port {}", options.http_address, endpoint->port());
+    endpoints.push_back(std::move(endpoint));
+  } else if (options.health_port > 0) {
+    ASSIGN_OR_RETURN(auto endpoint,
+                     HttpEndpoint::Listen(fmt::format(":{}", options.health_port), health));
+    LOG_INFO("serving health at port {}", endpoint->port());
     endpoints.push_back(std::move(endpoint));
   }
   if (!options.metrics_address.empty()) {

@@ -8,6 +8,7 @@
 #include "roles/registrar.h"
 #include "roles/utilities_role.h"
 #include "rpc/csi_client.h"
+#include "rpc/unix_socket.h"
 
 namespace berth::roles {
 
@@ -24,17 +25,21 @@ constexpr std::string_view kRegistrar = "registrar";
 constexpr std::string_view kLiveness = "liveness";
 constexpr std::string_view kUtilities = "utilities";
 
-// Calls a driver's Probe for the role liveness. Thread-safe.
+// Calls a driver's Probe for the role liveness. As in the Go program, each probe connects anew,
+// because a connection that was lost would have to wait before it is made again; and a call is
+// counted only once a process listens. Thread-safe.
 class ProbedDriver {
  public:
-  ProbedDriver(std::unique_ptr<rpc::CsiClient> client, std::chrono::milliseconds timeout,
-               base::Metrics& metrics)
-      : client_(std::move(client)), timeout_(timeout), metrics_(metrics) {}
+  // `socket` is a path that CsiClient::New accepts.
+  ProbedDriver(std::string socket, std::chrono::milliseconds timeout, base::Metrics& metrics)
+      : socket_(std::move(socket)), timeout_(timeout), metrics_(metrics) {}
 
   Status Probe() {
-    const std::string name = ReadDriverName();
+    RETURN_IF_ERROR(rpc::ProbeSocket(socket_));
+    ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(socket_));
+    const std::string name = ReadDriverName(*client);
     ASSIGN_OR_RETURN(const auto answer,
-                     Call(name, &rpc::CsiClient::Probe, csi::v1::ProbeRequest()));
+                     Call(*client, name, &rpc::CsiClient::Probe, csi::v1::ProbeRequest()));
     // A response without `ready` means that the driver is ready (CSI, Probe).
     if (answer.has_ready() && !answer.ready().value()) {
       return Error(StatusCode::kUnavailable, "driver responded but is not ready");
@@ -44,12 +49,12 @@ class ProbedDriver {
 
  private:
   template <typename Response, typename Request>
-  StatusOr<Response> Call(const std::string& name,
+  StatusOr<Response> Call(rpc::CsiClient& client, const std::string& name,
                           StatusOr<Response> (rpc::CsiClient::*method)(const Request&,
                                                                        rpc::Timeout),
                           const Request& request) {
     const auto began = std::chrono::steady_clock::now();
-    StatusOr<Response> response = ((*client_).*method)(request, timeout_);
+    StatusOr<Response> response = (client.*method)(request, timeout_);
     controllers::ObserveCall(metrics_, {.driver = name,
                                         .request = *Request::descriptor(),
                                         .status = response.status(),
@@ -59,20 +64,20 @@ class ProbedDriver {
 
   // Returns the driver's name for the metrics, or "unknown-driver". Each call asks the driver until
   // the name is known.
-  std::string ReadDriverName() {
+  std::string ReadDriverName(rpc::CsiClient& client) {
     {
       MutexLock lock(mutex_);
       if (!name_.empty()) return name_;
     }
     const std::string unknown = "unknown-driver";
     const auto info =
-        Call(unknown, &rpc::CsiClient::GetPluginInfo, csi::v1::GetPluginInfoRequest());
+        Call(client, unknown, &rpc::CsiClient::GetPluginInfo, csi::v1::GetPluginInfoRequest());
     if (!info.ok() || info->name().empty()) return unknown;
     MutexLock lock(mutex_);
     return name_ = info->name();
   }
 
-  const std::unique_ptr<rpc::CsiClient> client_;
+  const std::string socket_;
   const std::chrono::milliseconds timeout_;
   base::Metrics& metrics_;
   base::Mutex mutex_;
@@ -110,6 +115,13 @@ class NodeProcessImpl : public NodeProcess {
     if (liveness && options.http_address.empty() && options.health_port == 0) {
       return Error(StatusCode::kInvalidArgument, "liveness needs an address: --http-endpoint");
     }
+    // The liveness probe has a port by default, which gives way to --http-endpoint; another one was
+    // asked for.
+    const bool asked = options.health_port != (liveness ? kLivenessPort : 0);
+    if (!options.http_address.empty() && options.health_port > 0 && asked) {
+      return Error(StatusCode::kInvalidArgument,
+                   "only one of --health-port and --http-endpoint can be given");
+    }
     for (const std::string& socket : options.csi_addresses) {
       if (!of_driver) break;
       if (registrar) {
@@ -120,9 +132,9 @@ class NodeProcessImpl : public NodeProcess {
                                            .timeout = options.registration_timeout}));
       }
       if (liveness) {
-        ASSIGN_OR_RETURN(auto client, rpc::CsiClient::New(socket));
+        ASSIGN_OR_RETURN(const auto checked, rpc::CsiClient::New(socket));
         drivers_.push_back(
-            std::make_unique<ProbedDriver>(std::move(client), options.probe_timeout, metrics_));
+            std::make_unique<ProbedDriver>(checked->socket(), options.probe_timeout, metrics_));
       }
     }
     if (utilities) {

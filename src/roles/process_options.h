@@ -26,6 +26,9 @@ struct ElectionFlags {
 // the manifests of some vendors still use the mode (EBS, vSphere, Trident).
 inline constexpr const char* kRegistrationProbe = "kubelet-registration-probe";
 
+// The health_port of livenessprobe where none is given.
+inline constexpr int kLivenessPort = 9808;
+
 struct ProcessOptions {
   int verbosity = 0;     // 1 and above: log each call
   bool version = false;  // print it, and end
@@ -43,7 +46,7 @@ struct ProcessOptions {
   std::string http_address;     // ":8080": metrics and health
   std::string metrics_address;  // metrics alone, as the Go programs have it
   std::string metrics_path = "/metrics";
-  int health_port = 0;  // at all addresses, if http_address is empty; 0: none
+  int health_port = 0;  // health alone, at all addresses, if http_address is empty; 0: none
 
   // For `berth node`.
   std::chrono::milliseconds registration_timeout{1000};  // of each call

@@ -10,6 +10,7 @@ import yaml
 
 from lib import objects
 from lib.csi_double import NAME, CsiDouble
+from lib.kubernetes.programs import free_port
 from lib.roles import LEASE, kubeconfig_of
 from lib.standalone import BINARY, ROOT, wait_for
 
@@ -182,3 +183,18 @@ def test_liveness_asks_the_driver(double, start):
     double.start()
     wait_for("it to be alive again", lambda: role.get("/healthz") == (200, "ok"))
     assert "csi_sidecar_operations_seconds" in role.get("/metrics")[1]
+
+
+def test_the_port_of_the_liveness_probe_serves_health_alone(double, start):
+    health, metrics = free_port(), free_port()
+    role = start("livenessprobe", f"--csi-address={double.socket}", f"--health-port={health}",
+                 f"--metrics-address=127.0.0.1:{metrics}")
+    wait_for("it to serve both", lambda: "serving metrics at" in role.log())
+    wait_for("it to be alive", lambda: role.get("/healthz", health) == (200, "ok"))
+    assert role.get("/metrics", health)[0] == 404
+    assert 'method_name="/csi.v1.Identity/Probe"' in role.get("/metrics", metrics)[1]
+    assert role.get("/healthz", metrics)[0] == 404
+    role.stop()
+    refused = subprocess.run([BINARY, "livenessprobe", f"--csi-address={double.socket}", f"--health-port={health}",
+                              "--http-endpoint=127.0.0.1:0"], capture_output=True, text=True, timeout=20, check=False)
+    assert refused.returncode != 0 and "only one of --health-port and --http-endpoint" in refused.stderr

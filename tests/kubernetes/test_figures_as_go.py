@@ -4,9 +4,11 @@ import re
 import pytest
 from lib import objects
 from lib.kubernetes.observed import without_names
+from lib.kubernetes.programs import Sidecar
 from lib.kubernetes.world import NODE
+from lib.standalone import wait_for
 
-GO_PROGRAMS = ("csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller")
+GO_PROGRAMS = ("csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller", "livenessprobe")
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
 NO_GROUPS = "--feature-gates=CSIVolumeGroupSnapshot=false"
 # Figures of the Go language and of the HTTP library are no promise of a sidecar.
@@ -89,3 +91,24 @@ def test_of_snapshots(world, volume, program):
     world.delete("VolumeSnapshot", "snap")
     world.wait_gone("VolumeSnapshot", "snap")
     check(world, sidecars[program])
+
+
+@pytest.fixture
+def liveness(world):
+    sidecar = Sidecar(world.folder / "livenessprobe.log", "livenessprobe",
+                      [f"--csi-address={world.double.socket}", "--probe-timeout=2s"], world.of_go, f"{world.namespace}-host")
+    yield sidecar
+    sidecar.stop()
+
+
+def test_of_the_liveness_probe(world, liveness):
+    """How often livenessprobe has called the driver, and with which code; a driver that is away is not counted."""
+    probes = [liveness.wait_for("the driver to be alive", lambda: liveness.get("/healthz") == (200, "ok"))]
+    probes.append(liveness.get("/healthz") == (200, "ok"))
+    assert all(probes)
+    world.double.stop()
+    assert liveness.get("/healthz")[0] == 500
+    world.double.start()
+    wait_for("it to be alive again", lambda: liveness.get("/healthz") == (200, "ok"))
+    counted = [line for line in liveness.figures().splitlines() if line.startswith("csi_sidecar_operations_seconds_count")]
+    world.same("calls", sorted(without_names(counted, world.names)))

@@ -53,10 +53,10 @@ class Role:
         found = wait_for("the process to serve HTTP", lambda: re.search(r"serving .* port (\d+)", self.log()))
         return int(found.group(1))
 
-    def get(self, path):
-        """Gives (code, body) of a path on its HTTP port."""
+    def get(self, path, port=None):
+        """Gives (code, body) of a path on its HTTP port, or on another one."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port()}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port()}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
