@@ -197,6 +197,19 @@ TEST_F(BlockOperatorTest, ASnapshotIsRefusedWithWhatToDo) {
   EXPECT_TRUE(cluster_.events.WaitFor("name a claim in spec.dataSource"));
 }
 
+// It must not become a copy of a claim that has this name in its own namespace.
+TEST_F(BlockOperatorTest, ASourceInAnotherNamespaceIsRefused) {
+  Begin();
+  PutBound("data");
+  CreateClaim(
+      "copy",
+      {{"spec",
+        {{"dataSourceRef",
+          {{"kind", "PersistentVolumeClaim"}, {"name", "data"}, {"namespace", "other"}}}}}});
+  EXPECT_TRUE(cluster_.events.WaitFor("copies only within a namespace"));
+  EXPECT_FALSE(store_->Has("pvc-uid-copy"));
+}
+
 TEST_F(BlockOperatorTest, AReleasedVolumeGoesWithItsImage) {
   Begin();
   PutBound("data");
