@@ -83,6 +83,7 @@ std::string Encode(const Record& record) {
         {"inode", record.image.inode},
         {"bootId", record.image.boot_id}}},
   };
+  if (!record.group.empty()) json["group"] = record.group;
   if (!record.inline_target.empty()) json["inlineTarget"] = record.inline_target;
   if (!record.pods_identity.empty()) json["podsIdentity"] = record.pods_identity;
   if (!record.source.id.empty()) {
@@ -106,6 +107,7 @@ base::StatusOr<Record> DecodeRecord(std::string_view text) {
   record.sector_size = static_cast<uint32_t>(json::Int(value, {"sectorSize"}));
   record.growing_from = json::Int(value, {"growingFrom"});
   record.source.id = json::String(value, {"source", "id"});
+  record.group = json::String(value, {"group"});
   record.inline_target = json::String(value, {"inlineTarget"});
   record.pods_identity = json::String(value, {"podsIdentity"});
   record.image.device = static_cast<uint64_t>(json::Int(value, {"image", "device"}));
@@ -119,7 +121,8 @@ base::StatusOr<Record> DecodeRecord(std::string_view text) {
       !Parse(kStates, json::String(value, {"state"}), record.state) ||
       !Parse(kContents, json::String(value, {"content"}), record.content) ||
       !Parse(kAccess, json::String(value, {"accessType"}), record.access) || !IsId(record.id) ||
-      record.name.empty() || record.size_bytes <= 0 || !source_ok) {
+      record.name.empty() || record.size_bytes <= 0 || !source_ok ||
+      !(record.group.empty() || IsId(record.group))) {
     return base::Error(base::StatusCode::kDataLoss, "a member of the record is missing or unknown");
   }
   return record;

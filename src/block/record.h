@@ -67,6 +67,7 @@ struct Record {
   int64_t growing_from = 0;  // the old size while the image grows; else 0
   Source source;             // id empty: none; of a snapshot, the volume that it shows
   ImageIdentity image;
+  std::string group;  // of a snapshot: the id of its group (pools/group_record.h); empty: none
   // For an inline volume, which ends with its pod: the path where the pod has it. Empty for other
   // volumes.
   std::string inline_target;

@@ -12,23 +12,6 @@ using block::Kind;
 // Keeps a reply well below gRPC's 4 MiB even with the longest names.
 constexpr size_t kMaxPage = 4096;
 
-void SetTimestamp(base::WallTime time, google::protobuf::Timestamp& timestamp) {
-  const auto nanos =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-  timestamp.set_seconds(nanos / 1'000'000'000);
-  timestamp.set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
-}
-
-csi::v1::Snapshot DescribeSnapshot(const block::Record& record) {
-  csi::v1::Snapshot snapshot;
-  snapshot.set_snapshot_id(record.id);
-  snapshot.set_source_volume_id(record.source.id);
-  snapshot.set_size_bytes(record.size_bytes);
-  snapshot.set_ready_to_use(true);
-  SetTimestamp(record.created, *snapshot.mutable_creation_time());
-  return snapshot;
-}
-
 // Why a volume does not have the requested capabilities and context; empty: it has them.
 std::string FindMismatch(const block::Record& volume,
                          const csi::v1::ValidateVolumeCapabilitiesRequest& request,
@@ -64,6 +47,24 @@ std::vector<block::Record> ListNonInlineVolumes(const block::Pool& pool) {
 }
 
 }  // namespace
+
+void SetTimestamp(base::WallTime time, google::protobuf::Timestamp& timestamp) {
+  const auto nanos =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+  timestamp.set_seconds(nanos / 1'000'000'000);
+  timestamp.set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+}
+
+csi::v1::Snapshot DescribeSnapshot(const block::Record& record) {
+  csi::v1::Snapshot snapshot;
+  snapshot.set_snapshot_id(record.id);
+  snapshot.set_source_volume_id(record.source.id);
+  snapshot.set_size_bytes(record.size_bytes);
+  snapshot.set_ready_to_use(true);
+  snapshot.set_group_snapshot_id(record.group);
+  SetTimestamp(record.created, *snapshot.mutable_creation_time());
+  return snapshot;
+}
 
 base::StatusOr<std::vector<block::Record>> MakePage(std::vector<block::Record> records,
                                                     int32_t max_entries, const std::string& token,

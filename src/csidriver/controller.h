@@ -38,6 +38,9 @@ class Controller {
   const Offer& offer_;
 };
 
+void SetTimestamp(base::WallTime time, google::protobuf::Timestamp& timestamp);
+csi::v1::Snapshot DescribeSnapshot(const block::Record& record);
+
 // Makes one page of `records`, which are ordered by id: those after `token` ("": from the start),
 // at most `max_entries` (0: as many as a reply holds). A token is the id of the last entry of the
 // page before, and stays valid when that entry is deleted. Sets `next` if more records follow.

@@ -84,14 +84,6 @@ class CopiesTest : public DriverFixture {
   }
 };
 
-class PoolOn {
- public:
-  PoolOn(const char* type, uint64_t bytes) : disk_(type, bytes) {}
-
- protected:
-  PoolDisk disk_;
-};
-
 class ReflinkCopiesTest : private PoolOn, public CopiesTest {
  protected:
   ReflinkCopiesTest() : PoolOn("xfs", 2048 * kMiB), CopiesTest(disk_.path() + "/pool") {}

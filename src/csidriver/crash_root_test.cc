@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "csidriver/controller.h"
 #include "csidriver/driver_fixture.h"
+#include "csidriver/group_controller.h"
 #include "csidriver/node.h"
 
 namespace berth::csidriver {
@@ -24,6 +25,7 @@ class Daemon {
     ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
     node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *exec_, offer_);
     controller_ = std::make_unique<Controller>(*pool_, offer_);
+    groups_ = std::make_unique<GroupController>(*pool_);
     return base::OkStatus();
   }
 
@@ -38,6 +40,7 @@ class Daemon {
     snap.set_name("snap");
     snap.set_source_volume_id(a);
     ASSIGN_OR_RETURN(const auto snapshot, controller_->CreateSnapshot(snap));
+    RETURN_IF_ERROR(TakeAndDeleteGroup(a));
     RETURN_IF_ERROR(TakeDown(a));
     csi::v1::ControllerExpandVolumeRequest expand;
     expand.set_volume_id(a);
@@ -57,6 +60,25 @@ class Daemon {
   }
 
  private:
+  // Takes a group of two volumes, of which `id` is in use, and deletes it and the other volume.
+  base::Status TakeAndDeleteGroup(const std::string& id) {
+    ASSIGN_OR_RETURN(const std::string other, Create("other", ""));
+    csi::v1::CreateVolumeGroupSnapshotRequest take;
+    take.set_name("group");
+    take.add_source_volume_ids(id);
+    take.add_source_volume_ids(other);
+    ASSIGN_OR_RETURN(const auto taken, groups_->CreateVolumeGroupSnapshot(take));
+    csi::v1::DeleteVolumeGroupSnapshotRequest remove;
+    remove.set_group_snapshot_id(taken.group_snapshot().group_snapshot_id());
+    for (const auto& snapshot : taken.group_snapshot().snapshots()) {
+      remove.add_snapshot_ids(snapshot.snapshot_id());
+    }
+    RETURN_IF_ERROR(groups_->DeleteVolumeGroupSnapshot(remove));
+    csi::v1::DeleteVolumeRequest gone;
+    gone.set_volume_id(other);
+    return controller_->DeleteVolume(gone).status();
+  }
+
   std::string Target(const std::string& id) const { return folder_ + "/pods/" + id; }
   std::string Sandbox(const std::string& id) const { return Target(id) + "-sandbox"; }
 
@@ -140,6 +162,7 @@ class Daemon {
   std::unique_ptr<NodeRecords> records_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<Controller> controller_;
+  std::unique_ptr<GroupController> groups_;
 };
 
 // A folder in memory: a killed process loses nothing that was written, synced or not, so that a

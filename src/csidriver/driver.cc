@@ -96,6 +96,7 @@ class DriverImpl final : public Driver {
     }
     ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
     controller_ = std::make_unique<Controller>(*pool_, offer_);
+    group_controller_ = std::make_unique<GroupController>(*pool_);
     node_exec_ = std::make_unique<LongCommandLimit>(*exec_, most_long);
     node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *node_exec_, offer_);
     const bool seen_all = node_->RemoveOrphans();
@@ -106,6 +107,8 @@ class DriverImpl final : public Driver {
     node_workers_ = std::make_unique<base::WorkerPool>(pool);
     services_.push_back(NewIdentityService(options.name, options.version));
     services_.push_back(NewControllerService(*controller_, *controller_workers_, flight_.get()));
+    services_.push_back(
+        NewGroupControllerService(*group_controller_, *controller_workers_, flight_.get()));
     services_.push_back(NewNodeService(*node_, *node_workers_, flight_.get()));
     std::vector<grpc::Service*> services;
     for (const auto& service : services_) services.push_back(service.get());
@@ -140,6 +143,7 @@ class DriverImpl final : public Driver {
   std::unique_ptr<block::Pool> pool_;
   std::unique_ptr<NodeRecords> records_;
   std::unique_ptr<Controller> controller_;
+  std::unique_ptr<GroupController> group_controller_;
   std::unique_ptr<LongCommandLimit> node_exec_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<base::WorkerPool> controller_workers_;

@@ -1,10 +1,10 @@
 // The CSI driver that Berth ships. It makes the volumes of one node from image files in a pool
 // folder.
 //
-// It serves the services Identity, Controller and Node on one UNIX socket, and announces itself to
-// the kubelet or Berth's node agent by a registration socket. All state is in the pool folder, the
-// mount table and the loop devices: a new driver on the same folder continues where the last one
-// stopped, and volumes in use stay in use meanwhile.
+// It serves the services Identity, Controller, GroupController and Node on one UNIX socket, and
+// announces itself to the kubelet or Berth's node agent by a registration socket. All state is in
+// the pool folder, the mount table and the loop devices: a new driver on the same folder continues
+// where the last one stopped, and volumes in use stay in use meanwhile.
 #pragma once
 
 #include <chrono>

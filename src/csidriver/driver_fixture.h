@@ -269,4 +269,13 @@ class PoolDisk {
   platform::LoopDevice loop_;
 };
 
+// A base of a fixture whose pool is on a file system of its own.
+class PoolOn {
+ public:
+  PoolOn(const char* type, uint64_t bytes) : disk_(type, bytes) {}
+
+ protected:
+  PoolDisk disk_;
+};
+
 }  // namespace berth::csidriver

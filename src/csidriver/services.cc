@@ -84,7 +84,8 @@ class IdentityService final : public csi::v1::Identity::CallbackService {
       csi::v1::GetPluginCapabilitiesResponse* response) override {
     using csi::v1::PluginCapability;
     for (const auto type : {PluginCapability::Service::CONTROLLER_SERVICE,
-                            PluginCapability::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS}) {
+                            PluginCapability::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS,
+                            PluginCapability::Service::GROUP_CONTROLLER_SERVICE}) {
       response->add_capabilities()->mutable_service()->set_type(type);
     }
     response->add_capabilities()->mutable_volume_expansion()->set_type(
@@ -142,6 +143,23 @@ class ControllerService final : public csi::v1::Controller::CallbackService {
   base::FlightRecorder* const flight_;
 };
 
+class GroupControllerService final : public csi::v1::GroupController::CallbackService {
+ public:
+  GroupControllerService(GroupController& controller, base::WorkerPool& workers,
+                         base::FlightRecorder* flight)
+      : controller_(controller), workers_(workers), flight_(flight) {}
+
+  BERTH_SERVE(controller_, GroupControllerGetCapabilities)
+  BERTH_SERVE(controller_, CreateVolumeGroupSnapshot)
+  BERTH_SERVE(controller_, DeleteVolumeGroupSnapshot)
+  BERTH_SERVE(controller_, GetVolumeGroupSnapshot)
+
+ private:
+  GroupController& controller_;
+  base::WorkerPool& workers_;
+  base::FlightRecorder* const flight_;
+};
+
 class NodeService final : public csi::v1::Node::CallbackService {
  public:
   NodeService(Node& node, base::WorkerPool& workers, base::FlightRecorder* flight)
@@ -172,6 +190,12 @@ std::unique_ptr<grpc::Service> NewControllerService(Controller& controller,
                                                     base::WorkerPool& workers,
                                                     base::FlightRecorder* flight) {
   return std::make_unique<ControllerService>(controller, workers, flight);
+}
+
+std::unique_ptr<grpc::Service> NewGroupControllerService(GroupController& controller,
+                                                         base::WorkerPool& workers,
+                                                         base::FlightRecorder* flight) {
+  return std::make_unique<GroupControllerService>(controller, workers, flight);
 }
 
 std::unique_ptr<grpc::Service> NewNodeService(Node& node, base::WorkerPool& workers,

@@ -1,4 +1,4 @@
-// Serves the three CSI services with gRPC's callback API. Every call goes to the worker pool, which
+// Serves the four CSI services with gRPC's callback API. Every call goes to the worker pool, which
 // finishes it, so no gRPC thread ever waits on storage. Identity calls are answered on the gRPC
 // thread, so that a probe passes even if all workers are busy.
 #pragma once
@@ -12,6 +12,7 @@
 
 #include "base/workers/worker_pool.h"
 #include "csidriver/controller.h"
+#include "csidriver/group_controller.h"
 #include "csidriver/node.h"
 
 namespace berth::base {
@@ -26,6 +27,9 @@ std::unique_ptr<grpc::Service> NewIdentityService(std::string name, std::string 
 std::unique_ptr<grpc::Service> NewControllerService(Controller& controller,
                                                     base::WorkerPool& workers,
                                                     base::FlightRecorder* flight);
+std::unique_ptr<grpc::Service> NewGroupControllerService(GroupController& controller,
+                                                         base::WorkerPool& workers,
+                                                         base::FlightRecorder* flight);
 std::unique_ptr<grpc::Service> NewNodeService(Node& node, base::WorkerPool& workers,
                                               base::FlightRecorder* flight);
 

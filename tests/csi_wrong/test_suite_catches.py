@@ -12,6 +12,7 @@ from lib import csi_double  # noqa: E402
 
 import bench as workbench  # noqa: E402
 import cases_controller  # noqa: E402,F401
+import cases_groups  # noqa: E402,F401
 import cases_identity  # noqa: E402,F401
 import cases_node  # noqa: E402,F401
 import driver as csi_driver  # noqa: E402
@@ -73,8 +74,10 @@ def broken_rules(bench, capabilities, cases):
 
 
 def test_the_double_is_honest_by_itself(bench, honest):
-    # The double leaves no mount to a container runtime, so the suite asks it nothing about that.
-    assert {what for case in CASES for what in case.missing(honest)} == {"NODE_RUNTIME_ASSISTED_MOUNT"}
+    # The double leaves no mount to a container runtime and takes no groups of snapshots, so the suite asks it nothing
+    # about these.
+    assert {what for case in CASES for what in case.missing(honest)} == {"NODE_RUNTIME_ASSISTED_MOUNT",
+                                                                         "CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT"}
     assert list(broken_rules(bench, honest, CASES)) == []
 
 

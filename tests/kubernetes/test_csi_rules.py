@@ -49,6 +49,8 @@ def test_the_hostpath_driver_under_our_suite(needed, short):
 BREACHES = {
     "test_rule[wrong-topology]": "CreateVolume: if requisite is specified, the volume MUST be accessible from at least one of them",
     "test_rule[accepts-bad-token]": "ListVolumes: ABORTED for an invalid starting_token",
+    "test_rule[group-of-nothing]": "CreateVolumeGroupSnapshot: if it fails for a part of the snapshots, the plugin MUST remove the others",
+    "test_rule[group-delete-twice]": "DeleteVolumeGroupSnapshot: INVALID_ARGUMENT if snapshot_ids do not match the group",
     "test_rule[stage-ignores-conflict]": "NodeStageVolume: ALREADY_EXISTS for an incompatible capability",
     "test_rule[publish-ignores-conflict]": "NodePublishVolume: ALREADY_EXISTS for an incompatible capability",
 }

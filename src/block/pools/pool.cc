@@ -272,16 +272,21 @@ base::StatusOr<Record> Pool::CreateSnapshot(const std::string& volume_id, const 
   }
   ASSIGN_OR_RETURN(const auto volume_hold, LockVolume(volume_id));
   ASSIGN_OR_RETURN(const Record volume, Get(Kind::kVolume, volume_id));
+  return CreateFromRecord(SnapshotOf(volume, name), volume);
+}
+
+Record Pool::SnapshotOf(const Record& volume, const std::string& name) {
   Record record = volume;
   record.kind = Kind::kSnapshot;
   record.id = base::NewUuid();
   record.name = name;
+  record.state = State::kCreating;
   record.content = ContentOfCopy(volume.content);
-  record.source = {Kind::kVolume, volume_id};
+  record.source = {Kind::kVolume, volume.id};
   record.inline_target.clear();
   record.pods_identity.clear();
   record.image = {};
-  return CreateFromRecord(std::move(record), volume);
+  return record;
 }
 
 base::StatusOr<Record> Pool::CreateFromRecord(Record record, const std::optional<Record>& source) {
@@ -307,25 +312,35 @@ base::StatusOr<Record> Pool::CreateFromRecord(Record record, const std::optional
 }
 
 base::Status Pool::RunCreateSteps(Record& record, const std::optional<Record>& source) {
-  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.before">());
-  RETURN_IF_ERROR(WriteRecord(record));
-  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.recorded">());
-  const std::string path = paths_.Image(record.kind, record.id);
-  ASSIGN_OR_RETURN(const base::UniqueFd image, MakeImage(path));
-  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.made">());
+  ASSIGN_OR_RETURN(const base::UniqueFd image, BeginImage(record));
   if (CopiesContent(record, source)) {
-    RETURN_IF_ERROR(FillImage(image, record, *source));
+    ASSIGN_OR_RETURN(PendingCopy copy, PrepareCopy(image, *source));
+    RETURN_IF_ERROR(CopyTogether({&copy, 1}));
     RETURN_IF_ERROR(base::FaultPoint<"block.image.create.copied">());
   }
-  RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
-  ASSIGN_OR_RETURN(record.image, FinishImage(image, path, place_.boot_id));
-  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.synced">());
-  record.state = State::kReady;
-  RETURN_IF_ERROR(WriteRecord(record));
-  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.after">());
+  RETURN_IF_ERROR(CompleteImage(record, image));
   base::MutexLock lock(mutex_);
   RememberRecord(record);
   return base::OkStatus();
+}
+
+base::StatusOr<base::UniqueFd> Pool::BeginImage(const Record& record) {
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.before">());
+  RETURN_IF_ERROR(WriteRecord(record));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.recorded">());
+  ASSIGN_OR_RETURN(base::UniqueFd image, MakeImage(paths_.Image(record.kind, record.id)));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.made">());
+  return image;
+}
+
+base::Status Pool::CompleteImage(Record& record, const base::UniqueFd& image) {
+  RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
+  ASSIGN_OR_RETURN(record.image,
+                   FinishImage(image, paths_.Image(record.kind, record.id), place_.boot_id));
+  RETURN_IF_ERROR(base::FaultPoint<"block.image.create.synced">());
+  record.state = State::kReady;
+  RETURN_IF_ERROR(WriteRecord(record));
+  return base::FaultPoint<"block.image.create.after">();
 }
 
 // Removes a volume or snapshot in any state. The record says `deleting` first, unless it still says
@@ -384,6 +399,7 @@ base::Status Pool::DeleteRecorded(Kind kind, const std::string& id) {
 
 base::Status Pool::DeleteVolume(const std::string& id) { return DeleteRecorded(Kind::kVolume, id); }
 base::Status Pool::DeleteSnapshot(const std::string& id) {
+  RETURN_IF_ERROR(CheckDeletedAlone(id));
   return DeleteRecorded(Kind::kSnapshot, id);
 }
 

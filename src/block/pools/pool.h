@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,12 @@
 #include "base/unique_fd.h"
 #include "base/workers/semaphore.h"
 #include "block/images/image.h"
+#include "block/pools/group_record.h"
 #include "block/pools/pool_paths.h"
 #include "block/record.h"
 #include "block/sizes.h"
 #include "platform/devices/loop_device.h"
+#include "platform/mounts/freeze.h"
 #include "platform/mounts/mounter.h"
 
 namespace berth::block {
@@ -112,7 +115,22 @@ class Pool {
   // pool has no room now. FAILED_PRECONDITION: the volume is in use in a way that allows no
   // consistent copy. UNAVAILABLE: too many copies run now.
   base::StatusOr<Record> CreateSnapshot(const std::string& volume_id, const std::string& name);
+  // OK also if the snapshot does not exist. INVALID_ARGUMENT: it belongs to a group, with which
+  // alone it is deleted.
   base::Status DeleteSnapshot(const std::string& id);
+
+  // Makes a snapshot of each volume, all at one moment: no file system is thawed before all are
+  // copied. Gives the group of that name that was made before, if it is of these volumes. The
+  // members are snapshots like others, whose record names the group. ALREADY_EXISTS: that group is
+  // of other volumes. INVALID_ARGUMENT: there are no volumes, more than kMaxGroupMembers, or one of
+  // them twice. Other errors as in CreateSnapshot; then there is no snapshot of any volume.
+  base::StatusOr<GroupRecord> CreateGroup(const std::string& name,
+                                          const std::vector<std::string>& volume_ids);
+  // NOT_FOUND; DATA_LOSS: the record cannot be read.
+  base::StatusOr<GroupRecord> GetGroup(const std::string& id) const;
+  // Deletes the group with its snapshots; OK also if it does not exist. ABORTED: a volume is just
+  // made from one of them.
+  base::Status DeleteGroup(const std::string& id);
 
   // NOT_FOUND; DATA_LOSS: the record cannot be read.
   base::StatusOr<Record> Get(Kind kind, const std::string& id) const;
@@ -181,12 +199,35 @@ class Pool {
   base::Status FinishChange(const Record& record);
   void ThawSource(const Record& record);
 
+  // An image that is to become a copy of `source`'s, and what keeps the source still meanwhile.
+  struct PendingCopy {
+    const base::UniqueFd* to = nullptr;
+    base::UniqueFd from;
+    std::shared_ptr<void> room;  // see ReserveRoomFor
+    std::optional<platform::LoopDevice> device;
+    bool freeze = false;           // the file system at `mount_point` is frozen
+    bool exclusive_flush = false;  // the device is mounted nowhere
+    std::string mount_point;
+    std::unique_ptr<platform::FrozenFileSystem> frozen;
+  };
+  struct GroupMember {
+    Record snapshot;
+    Record volume;  // its source
+    base::UniqueFd image;
+  };
+
   // pool.cc
   static std::string LockKey(Kind kind, std::string_view id);
   static std::string NameKey(Kind kind, std::string_view name);
   std::optional<Record> FindByName(Kind kind, const std::string& name) const;
   base::StatusOr<Record> CreateFromRecord(Record record, const std::optional<Record>& source);
+  // The record of a new snapshot of `volume`.
+  static Record SnapshotOf(const Record& volume, const std::string& name);
   base::Status RunCreateSteps(Record& record, const std::optional<Record>& source);
+  // Records the image as being made, and makes it, empty.
+  base::StatusOr<base::UniqueFd> BeginImage(const Record& record);
+  // Makes the filled image durable, and then records it as ready, on disk alone.
+  base::Status CompleteImage(Record& record, const base::UniqueFd& image);
   base::Status WriteRecord(const Record& record);
   base::Status RemoveImageAndRecord(Record record);
   base::Status DeleteRecorded(Kind kind, const std::string& id);
@@ -200,15 +241,23 @@ class Pool {
   int64_t CommittedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // pool_copy.cc
-  base::Status FillImage(const base::UniqueFd& image, const Record& record, const Record& source);
-  base::Status CopyInUse(const base::UniqueFd& from, const base::UniqueFd& to, const Record& source,
-                         const platform::LoopDevice& device);
-  base::Status CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
-                          const std::string& mount_point);
+  // `image` is borrowed, and outlives the copy.
+  base::StatusOr<PendingCopy> PrepareCopy(const base::UniqueFd& image, const Record& source);
+  base::Status DecideUse(const Record& source, PendingCopy& copy) const;
+  // Copies all, so that they show one moment.
+  base::Status CopyTogether(std::span<PendingCopy> copies);
   base::StatusOr<base::Semaphore::Permit> PermitCopy(const Record& copy);
   base::StatusOr<std::shared_ptr<void>> ReserveRoomFor(const Record& source)
       ABSL_LOCKS_EXCLUDED(mutex_);
   base::StatusOr<std::string> MountPointOf(const platform::LoopDevice& device) const;
+
+  // pool_groups.cc
+  base::Status RunGroupSteps(GroupRecord& group, std::vector<GroupMember>& members);
+  base::Status WriteGroup(const GroupRecord& group) ABSL_LOCKS_EXCLUDED(mutex_);
+  base::Status RemoveGroup(GroupRecord group) ABSL_LOCKS_EXCLUDED(mutex_);
+  base::Status CheckDeletedAlone(const std::string& snapshot_id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Removes the groups that a crash left half-made or half-deleted.
+  void FinishGroups() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // pool_device.cc
   base::Status CompleteGrowth(Record record);
@@ -233,6 +282,7 @@ class Pool {
 
   mutable base::Mutex mutex_;
   std::array<Shelf, 2> shelves_ ABSL_GUARDED_BY(mutex_);
+  GroupRecords groups_ ABSL_GUARDED_BY(mutex_);
   int64_t copying_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // by the copies that run, byte by byte
 };
 

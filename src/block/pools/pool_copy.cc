@@ -9,6 +9,9 @@
 //   deferred                   flush, clone (as after a crash) refused
 //   raw block, mapped          flush, clone (as after a crash) refused
 //
+// Copies that belong together are made while all their file systems are frozen, one after the
+// other, within the limit for one.
+//
 // If it is not known whether a volume is deferred, it counts as deferred unless this host has its
 // file system mounted, because never two kernels have it mounted.
 //
@@ -17,13 +20,14 @@
 // replays its journal at the first mount, and data that programs had not synced is missing.
 #include <fcntl.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "block/device.h"
 #include "block/mounts.h"
 #include "block/pools/pool.h"
 #include "block/space.h"
 #include "platform/file_systems/reflink.h"
-#include "platform/mounts/freeze.h"
 
 namespace berth::block {
 namespace {
@@ -88,24 +92,24 @@ base::StatusOr<std::shared_ptr<void>> Pool::ReserveRoomFor(const Record& source)
                base::Quote(paths_.folder()), wanted, others, space.free, space.kept);
 }
 
-base::Status Pool::FillImage(const base::UniqueFd& image, const Record& record,
-                             const Record& source) {
-  ASSIGN_OR_RETURN(const auto room, ReserveRoomFor(source));
-  ASSIGN_OR_RETURN(const base::UniqueFd from, OpenChecked(source, O_RDONLY));
-  std::optional<platform::LoopDevice> device;
+base::StatusOr<Pool::PendingCopy> Pool::PrepareCopy(const base::UniqueFd& image,
+                                                    const Record& source) {
+  PendingCopy copy{.to = &image};
+  ASSIGN_OR_RETURN(copy.room, ReserveRoomFor(source));
+  ASSIGN_OR_RETURN(copy.from, OpenChecked(source, O_RDONLY));
   if (source.kind == Kind::kVolume) {
-    ASSIGN_OR_RETURN(device, FindDevice(source.id));
+    ASSIGN_OR_RETURN(copy.device, FindDevice(source.id));
   }
-  if (device.has_value()) return CopyInUse(from, image, source, *device);
-  return CopyUntil(from, image, steady_clock::now() + options_.copy_limit);
+  if (copy.device.has_value()) RETURN_IF_ERROR(DecideUse(source, copy));
+  return copy;
 }
 
-base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& to,
-                             const Record& source, const platform::LoopDevice& device) {
+base::Status Pool::DecideUse(const Record& source, PendingCopy& copy) const {
+  const platform::LoopDevice& device = *copy.device;
   const Deferral deferral = deferred_check_ ? deferred_check_(source.id) : Deferral::kNo;
-  ASSIGN_OR_RETURN(const std::string mount_point, MountPointOf(device));
+  ASSIGN_OR_RETURN(copy.mount_point, MountPointOf(device));
   const bool deferred =
-      deferral == Deferral::kYes || (deferral == Deferral::kUnknown && mount_point.empty());
+      deferral == Deferral::kYes || (deferral == Deferral::kUnknown && copy.mount_point.empty());
   if (source.access == AccessType::kBlock || deferred) {
     if (!reflink_) {
       const std::string use =
@@ -126,23 +130,42 @@ base::Status Pool::CopyInUse(const base::UniqueFd& from, const base::UniqueFd& t
           "its file system mounted",
           base::Quote(source.id), deferral == Deferral::kYes ? "has" : "may have");
     }
-    RETURN_IF_ERROR(FlushDevice(device, /*exclusive=*/false));
-    return CopyUntil(from, to, steady_clock::now() + options_.copy_limit);
+    return base::OkStatus();
   }
-  if (!mount_point.empty()) return CopyFrozen(from, to, mount_point);
-  RETURN_IF_ERROR(FlushDevice(device, /*exclusive=*/true));
-  return CopyUntil(from, to, steady_clock::now() + options_.copy_limit);
+  copy.freeze = !copy.mount_point.empty();
+  copy.exclusive_flush = !copy.freeze;
+  return base::OkStatus();
 }
 
-base::Status Pool::CopyFrozen(const base::UniqueFd& from, const base::UniqueFd& to,
-                              const std::string& mount_point) {
-  const auto deadline = steady_clock::now() + options_.freeze_limit;
-  ASSIGN_OR_RETURN(const std::unique_ptr<platform::FrozenFileSystem> frozen,
-                   platform::FreezeFileSystem(mount_point, options_.freeze_limit));
-  const base::Status copied = CopyUntil(from, to, deadline);
-  const base::Status thawed = frozen->Thaw();
-  if (copied.code() == StatusCode::kDeadlineExceeded ||
-      thawed.code() == StatusCode::kDeadlineExceeded) {
+base::Status Pool::CopyTogether(std::span<PendingCopy> copies) {
+  const bool freezes = std::ranges::any_of(copies, &PendingCopy::freeze);
+  const auto begin = steady_clock::now();
+  const auto deadline = begin + (freezes ? options_.freeze_limit : options_.copy_limit);
+  base::Status copied;
+  for (PendingCopy& copy : copies) {
+    if (!copy.freeze) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
+    auto frozen =
+        platform::FreezeFileSystem(copy.mount_point, std::max(left, std::chrono::milliseconds(1)));
+    // Those that are frozen already are thawed at the end of this function's caller.
+    RETURN_IF_ERROR(frozen.status());
+    copy.frozen = *std::move(frozen);
+  }
+  for (const PendingCopy& copy : copies) {
+    if (copy.freeze || !copy.device.has_value() || !copied.ok()) continue;
+    copied = FlushDevice(*copy.device, copy.exclusive_flush);
+  }
+  for (const PendingCopy& copy : copies) {
+    if (copied.ok()) copied = CopyUntil(copy.from, *copy.to, deadline);
+  }
+  base::Status thawed;
+  for (PendingCopy& copy : copies) {
+    if (copy.frozen == nullptr) continue;
+    const base::Status one = copy.frozen->Thaw();
+    if (thawed.ok()) thawed = one;
+  }
+  if (freezes && (copied.code() == StatusCode::kDeadlineExceeded ||
+                  thawed.code() == StatusCode::kDeadlineExceeded)) {
     return Error(
         StatusCode::kFailedPrecondition,
         "copying the volume takes longer than its file system may stay frozen, {} s: copy it "

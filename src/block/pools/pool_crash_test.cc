@@ -37,6 +37,8 @@ class PoolCrashTest : public testing::Test {
                      pool.CreateVolume({.name = "copy",
                                         .access = AccessType::kBlock,
                                         .source = {Kind::kSnapshot, snapshot.id}}));
+    ASSIGN_OR_RETURN(const GroupRecord group, pool.CreateGroup("g", {a.id, copy.id}));
+    RETURN_IF_ERROR(pool.DeleteGroup(group.id));
     RETURN_IF_ERROR(pool.DeleteVolume(copy.id));
     return pool.DeleteSnapshot(snapshot.id);
   }
@@ -75,7 +77,19 @@ class PoolCrashTest : public testing::Test {
       for (const Record& record : records) {
         EXPECT_TRUE(pool.CheckImage(record).ok()) << pool.CheckImage(record);
         EXPECT_EQ(record.growing_from, 0);
+        // There is a group, with all its members, or nothing of it.
+        if (record.group.empty()) continue;
+        const auto group = pool.GetGroup(record.group);
+        ASSERT_TRUE(group.ok()) << group.status();
+        for (const GroupRecord::Member& member : group->members) {
+          EXPECT_TRUE(pool.Get(Kind::kSnapshot, member.snapshot_id).ok());
+        }
       }
+    }
+    const auto groups = platform::ListFolder(pool.paths().Groups());
+    ASSERT_TRUE(groups.ok());
+    for (const std::string& name : *groups) {
+      EXPECT_TRUE(pool.GetGroup(name.substr(0, name.find('.'))).ok()) << name;
     }
   }
 

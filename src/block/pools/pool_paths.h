@@ -8,6 +8,8 @@
 //     volumes/ID.img          its image, a sparse file of exactly the volume's size
 //     snapshots/ID.json       the same of a snapshot, whose image is never mapped nor written again
 //     snapshots/ID.img
+//     groups/ID.json          the record of a group of snapshots (group_record.h); written before
+//                             theirs, and removed after them
 //     node/ID.json            what this node does with a volume: where it is staged and published
 //                             (written by csidriver/node_records.h)
 //
@@ -24,8 +26,8 @@
 namespace berth::block {
 
 // The names in POOL.
-inline constexpr std::string_view kPoolNames[] = {".berth-reserve", "lock", "node", "snapshots",
-                                                  "volumes"};
+inline constexpr std::string_view kPoolNames[] = {".berth-reserve", "groups",    "lock",
+                                                  "node",           "snapshots", "volumes"};
 
 class PoolPaths {
  public:
@@ -34,6 +36,8 @@ class PoolPaths {
   const std::string& folder() const { return folder_; }
   std::string Lock() const { return folder_ + "/lock"; }
   std::string Node() const { return folder_ + "/node"; }
+  std::string Groups() const { return folder_ + "/groups"; }
+  std::string Group(std::string_view id) const { return fmt::format("{}/{}.json", Groups(), id); }
   std::string Folder(Kind kind) const {
     return folder_ + (kind == Kind::kVolume ? "/volumes" : "/snapshots");
   }

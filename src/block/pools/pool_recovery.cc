@@ -34,8 +34,8 @@ base::StatusOr<std::unique_ptr<Pool>> Pool::Open(const std::string& folder,
 base::Status Pool::Recover() {
   // The pool's folder itself may serve others as well, and its driver looks after its mode.
   RETURN_IF_ERROR(platform::MakeFolders(paths_.folder(), 0700));
-  for (const std::string& folder :
-       {paths_.Folder(Kind::kVolume), paths_.Folder(Kind::kSnapshot), paths_.Node()}) {
+  for (const std::string& folder : {paths_.Folder(Kind::kVolume), paths_.Folder(Kind::kSnapshot),
+                                    paths_.Groups(), paths_.Node()}) {
     RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   }
   ASSIGN_OR_RETURN(lock_, platform::LockFile(paths_.Lock()));
@@ -51,6 +51,7 @@ base::Status Pool::Recover() {
     base::MutexLock lock(mutex_);
     RETURN_IF_ERROR(LoadRecords(Kind::kVolume));
     RETURN_IF_ERROR(LoadRecords(Kind::kSnapshot));
+    RETURN_IF_ERROR(groups_.Load(paths_.Groups()));
     for (const Shelf& shelf : shelves_) {
       for (const auto& [id, record] : shelf.records) {
         if (record.state != State::kReady || record.growing_from > 0) unfinished.push_back(record);
@@ -65,6 +66,7 @@ base::Status Pool::Recover() {
                 base::Quote(record.id), NameOf(record.state), base::ToString(status));
     }
   }
+  FinishGroups();
   return base::OkStatus();
 }
 

@@ -37,6 +37,9 @@ class Bench:
         if "CONTROLLER_SERVICE" in found:
             for item in self.driver.call("ControllerGetCapabilities").capabilities:
                 found.add(csi.ControllerServiceCapability.RPC.Type.Name(item.rpc.type))
+        if "GROUP_CONTROLLER_SERVICE" in found:
+            for item in self.driver.call("GroupControllerGetCapabilities").capabilities:
+                found.add(csi.GroupControllerServiceCapability.RPC.Type.Name(item.rpc.type))
         for item in self.driver.call("NodeGetCapabilities", runtime_supports_mount=True).capabilities:
             found.add("NODE_" + csi.NodeServiceCapability.RPC.Type.Name(item.rpc.type))
         return found
@@ -73,6 +76,19 @@ class Bench:
         snapshot = self.call("CreateSnapshot", source_volume_id=volume.volume_id, name=name or self.name()).snapshot
         self.undo.append(("DeleteSnapshot", {"snapshot_id": snapshot.snapshot_id}))
         return snapshot
+
+    def group(self, volumes, name=None):
+        """Takes a snapshot of each volume at one moment."""
+        group = self.call("CreateVolumeGroupSnapshot", name=name or self.name(),
+                          source_volume_ids=[volume.volume_id for volume in volumes]).group_snapshot
+        self.undo.append(("DeleteVolumeGroupSnapshot", self.group_request(group)))
+        return group
+
+    @staticmethod
+    def group_request(group):
+        """Gives a request about the group."""
+        return {"group_snapshot_id": group.group_snapshot_id,
+                "snapshot_ids": [snapshot.snapshot_id for snapshot in group.snapshots]}
 
     def attach(self, volume, node=None, **fields):
         node = node or self.call("NodeGetInfo").node_id

@@ -2,6 +2,7 @@
 import pytest
 
 import cases_controller  # noqa: F401
+import cases_groups  # noqa: F401
 import cases_identity  # noqa: F401
 import cases_node  # noqa: F401
 from case import CASES, Violation
