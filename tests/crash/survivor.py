@@ -91,7 +91,8 @@ class Survivor:
         try:
             return "\n".join(f"{plural}: {item['metadata']['name']} {item.get('spec')} {item.get('status')}"
                              for plural in ("pods", "persistentvolumeclaims", "volumeattachments", "volumesnapshots",
-                                           "volumesnapshotcontents", "storageclusters", "volumefences",
+                                           "volumesnapshotcontents", "volumegroupsnapshots",
+                                           "volumegroupsnapshotcontents", "storageclusters", "volumefences",
                                            "nodecleanups")
                              for item in self.api.items(plural))
         except standalone.Failure as failure:

@@ -25,8 +25,6 @@ REASONS = {
     "rpc.csi.NodeGetVolumeStats.*": "looks, once a minute or when somebody asks",
     "rpc.csi.GetSnapshot.*": "looks, at drivers that have it; others are asked by ListSnapshots",
     "rpc.csi.GroupController*": "nobody calls it",
-    "rpc.csi.*VolumeGroupSnapshot.*": "the shipped driver takes no group snapshots; "
-                                      "src/controllers/snapshotter/group_snapshotter_test.cc loses the answers of a double",
     "rpc.csi.ControllerGetVolume.*": "nobody calls it",
     "rpc.csi.ValidateVolumeCapabilities.*": "nobody calls it",
 }

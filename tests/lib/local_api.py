@@ -25,6 +25,9 @@ PATHS = {
     "volumesnapshots": "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots",
     "volumesnapshotcontents": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
     "volumesnapshotclasses": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses",
+    "volumegroupsnapshots": "/apis/groupsnapshot.storage.k8s.io/v1/namespaces/default/volumegroupsnapshots",
+    "volumegroupsnapshotcontents": "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents",
+    "volumegroupsnapshotclasses": "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotclasses",
 }
 SHORT = {"pvc": "persistentvolumeclaims", "pv": "persistentvolumes"}
 PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes",
@@ -33,7 +36,8 @@ PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "Pe
            "HostMount": "hostmounts", "StorageCluster": "storageclusters", "VolumeFence": "volumefences",
            "NodeCleanup": "nodecleanups",
            "VolumeAttributesClass": "volumeattributesclasses", "VolumeSnapshot": "volumesnapshots",
-           "VolumeSnapshotClass": "volumesnapshotclasses", "VolumeSnapshotContent": "volumesnapshotcontents"}
+           "VolumeSnapshotClass": "volumesnapshotclasses", "VolumeSnapshotContent": "volumesnapshotcontents",
+           "VolumeGroupSnapshot": "volumegroupsnapshots", "VolumeGroupSnapshotClass": "volumegroupsnapshotclasses"}
 
 
 class _Connection(http.client.HTTPConnection):

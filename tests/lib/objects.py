@@ -42,6 +42,22 @@ def snapshot(name, claim=None, snapshot_class=None, content=None):
             "spec": spec}
 
 
+def group_class(name, driver="local.csi.berth.dev", policy="Delete"):
+    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshotClass", "metadata": {"name": name},
+            "driver": driver, "deletionPolicy": policy}
+
+
+def group_snapshot(name, group_class, **labels):
+    """Gives a VolumeGroupSnapshot of the claims with these labels."""
+    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": name},
+            "spec": {"volumeGroupSnapshotClassName": group_class, "source": {"selector": {"matchLabels": labels}}}}
+
+
+def labelled(item, **labels):
+    """Gives the object with these labels."""
+    return item | {"metadata": item["metadata"] | {"labels": labels}}
+
+
 def snapshot_content(name, handle, snapshot, driver="local.csi.berth.dev", policy="Delete"):
     """Gives a content for a snapshot that exists in the driver, to be bound to the named VolumeSnapshot."""
     return {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": {"name": name},

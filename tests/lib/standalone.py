@@ -207,7 +207,7 @@ class Standalone:
     def remove_everything(self, seconds=90):
         """Deletes pods, then host mounts, claims and snapshots, and waits until volumes are gone, too."""
         # A snapshot that is not taken yet keeps its claim, and a claim that is not restored yet keeps its snapshot.
-        for kinds in (["pods"], ["hostmounts"], ["volumesnapshots", "persistentvolumeclaims"]):
+        for kinds in (["pods"], ["hostmounts"], ["volumegroupsnapshots"], ["volumesnapshots", "persistentvolumeclaims"]):
             names = [(kind, item["metadata"]["name"]) for kind in kinds for item in self.items(kind)]
             for kind, name in names:
                 self.run("delete", kind, name, "--grace-period", "1", "--wait=false", check=False)

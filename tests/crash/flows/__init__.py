@@ -7,12 +7,12 @@ with `beside_handler` a CRUST handler.
 """
 from flows.attaching import attach, fail_over
 from flows.blocks import block, block_cluster
-from flows.copies import clone, kept_snapshot, populator, snapshot
+from flows.copies import clone, group_snapshot, kept_snapshot, populator, snapshot
 from flows.flexvolumes import flex
 from flows.lives import deletion, expansion, host_mount, inline, main_job
 from flows.sandboxes import crust
 from flows.utilities import helper_mount
 
 FLOWS = {flow.__name__: flow for flow in (main_job, deletion, inline, host_mount, expansion, snapshot, kept_snapshot,
-                                          clone, populator, fail_over, attach, helper_mount, flex, block,
+                                          group_snapshot, clone, populator, fail_over, attach, helper_mount, flex, block,
                                           block_cluster, crust)}

@@ -47,6 +47,42 @@ def kept_snapshot(s):
     s.nothing_left()
 
 
+def group_snapshot(s):
+    """Snapshots are taken of two volumes at one moment, of which one is in use; a claim is restored from each, and
+    everything is deleted."""
+    s.create(objects.group_class("group"))
+    for name in ("one", "two"):
+        s.create(objects.labelled(objects.claim(name, "32Mi"), app="shop"))
+    s.run(objects.pod("writer", write("/one"), ["one"]))
+    s.gone("pods", "writer")
+    s.running(objects.pod("user", stay(write("/two")), ["two"]))
+    s.create(objects.group_snapshot("monday", "group", app="shop"))
+    s.step("the group to be ready",
+           lambda: s.api.get("volumegroupsnapshots", "monday").get("status", {}).get("readyToUse"))
+    of_claims = s.step("a snapshot of each volume", lambda: _members(s))
+    s.gone("pods", "user")
+    for name in ("one", "two"):
+        s.gone("persistentvolumeclaims", name)
+        source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": of_claims[name]}
+        s.create(objects.claim(f"{name}-copy", "32Mi", dataSource=source))
+        s.run(objects.pod(f"reads-{name}", check(f"/{name}-copy"), [f"{name}-copy"]))
+    s.gone("volumegroupsnapshots", "monday")
+    for plural in ("volumegroupsnapshotcontents", "volumesnapshots", "volumesnapshotcontents"):
+        s.step(f"{plural} to be gone", lambda plural=plural: not s.api.items(plural))
+    for name in ("one", "two"):
+        s.gone("pods", f"reads-{name}")
+        s.gone("persistentvolumeclaims", f"{name}-copy")
+    s.gone("volumegroupsnapshotclasses", "group")
+    s.nothing_left()
+
+
+def _members(s):
+    """Gives the ready snapshot of each claim, once there are two."""
+    found = {item["spec"]["source"].get("persistentVolumeClaimName"): item["metadata"]["name"]
+             for item in s.api.items("volumesnapshots") if item.get("status", {}).get("readyToUse")}
+    return found if {"one", "two"} <= found.keys() else None
+
+
 def device(claim):
     return [{"name": claim, "devicePath": f"/dev/{claim}"}]
 
