@@ -35,6 +35,8 @@ def end(process, what):
     try:
         process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
         pytest.fail(f"{what} did not end within {PATIENCE} s of SIGTERM")
     print(f"{what} ended {time.monotonic() - begin:.2f} s after SIGTERM")
 
@@ -65,14 +67,26 @@ def command(*words):
         process.communicate()
 
 
-@pytest.fixture
-def end_of(berth, kubectl_of):
-    """Gives a Berth with a pod that talks and listens, and kubectl for it."""
-    berth.apply(objects.pod("talker", "while :; do echo tick; sleep 0.2; done"))
-    berth.apply(objects.pod("quiet", "cat; sleep 1000", container={"stdin": True}))
-    berth.apply(objects.pod("flood", "while :; do head -c 1000000 /dev/zero; echo; sleep 0.01; done"))
+@pytest.fixture(scope="module")
+def pods_to_stream(module_berth):
+    """Gives a Berth with a pod that talks, one that listens and one that talks without end. One Berth serves all
+    streams, because the successor that each test starts finds the pods running."""
+    module_berth.apply(objects.pod("talker", "while :; do echo tick; sleep 0.2; done"))
+    module_berth.apply(objects.pod("quiet", "cat; sleep 1000", container={"stdin": True}))
+    module_berth.apply(objects.pod("flood", "while :; do head -c 1000000 /dev/zero; echo; sleep 0.01; done"))
     for name in ("talker", "quiet", "flood"):
-        berth.wait_phase("pod", name, "Running")
+        module_berth.wait_phase("pod", name, "Running")
+    return module_berth
+
+
+@pytest.fixture
+def end_of(pods_to_stream, kubectl_of):
+    """Gives the Berth of these pods, and kubectl for it."""
+    berth = pods_to_stream
+    if berth.process is None:  # an earlier test failed before it had started the successor
+        berth.start()
+    for name in ("talker", "quiet", "flood"):
+        wait_for(f"pod {name} to be reached", lambda: berth.run("exec", name, "--", "true", check=False).returncode == 0)
     return berth, kubectl_of(berth)
 
 
