@@ -4,6 +4,8 @@
 #include <stop_token>
 #include <thread>
 
+#include "base/unique_fd.h"
+
 namespace berth::cmd {
 
 // Construct it before other threads start, so that they inherit the blocked signals. It also
@@ -22,17 +24,20 @@ class StopSignals {
     kCommand,
   };
   explicit StopSignals(Process process = Process::kRole);
-  // Call it after all else has ended: declare the object first.
+  // Call it after all else has ended: declare the object first. It does not wait, because each
+  // command of the command line ends with it.
   ~StopSignals();
   std::stop_token token() const { return source_.get_token(); }
   // Blocks until a signal has come.
   void Wait();
 
  private:
-  // Returns the signal that has come, or 0 once `done` is requested.
-  int WaitForSignal(const std::stop_token& done);
+  // Returns the signal that has come, or 0 once `end_` is written.
+  int WaitForSignal();
 
   std::stop_source source_;
+  base::UniqueFd end_;      // an eventfd, which the destructor writes
+  base::UniqueFd signals_;  // a signalfd of SIGINT and SIGTERM
   std::jthread thread_;
 };
 
