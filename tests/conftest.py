@@ -28,11 +28,6 @@ def pytest_addoption(parser):
     parser.addoption("--csi-timeout", type=float, default=60, help="conformance: seconds that a CSI call may take")
 
 
-def pytest_collection_modifyitems(items):
-    """Puts the fuzzers last, because tools/run_tests builds them while the other tests run."""
-    items.sort(key=lambda item: item.get_closest_marker("fuzz") is not None)
-
-
 @pytest.fixture(scope="session")
 def runtime():
     """The socket of a containerd that only the tests use."""
