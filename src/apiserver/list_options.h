@@ -15,7 +15,7 @@ struct Selection {
   api::LabelSelector labels;
   api::FieldSelector fields;
 
-  bool everything() const { return labels.empty() && fields.empty(); }
+  bool selects_all() const { return labels.empty() && fields.empty(); }
   bool Matches(const Json& object) const;  // `object` has the stored form
 };
 
@@ -35,7 +35,7 @@ struct WatchQuery {
   std::chrono::seconds timeout{0};  // at most 24 hours; 0: the server's default
 };
 
-// The resourceVersion of a query; 0 if absent. 422 if it is no revision.
+// Returns the resourceVersion of a query, and 0 if it is absent. 422: it is no revision.
 base::StatusOr<store::Revision> ParseRevision(const http::Query& query);
 
 // KubeErrors: 400 for malformed values, 422 for combinations that Kubernetes refuses.

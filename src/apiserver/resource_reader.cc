@@ -122,7 +122,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
       if (!only_key_.empty() && record.key != only_key_) break;
       if (query_.limit > 0 && count_ == query_.limit) return EndPage();
       after_ = record.key;
-      if (!query_.selection.everything()) {
+      if (!query_.selection.selects_all()) {
         const auto object = DecodeStored(*record.value);
         if (!object.ok()) return object.status();
         if (!query_.selection.Matches(*object)) continue;
@@ -136,7 +136,7 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   // Ends the list with a continue token, because it has `limit` objects and more objects follow.
   Status EndPage() {
     // With a selector the remaining number is omitted, because counting would read all objects.
-    if (query_.selection.everything()) {
+    if (query_.selection.selects_all()) {
       if (query_.from && query_.from->remaining) {
         remaining_ = *query_.from->remaining - static_cast<int64_t>(count_);
       } else {

@@ -140,7 +140,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   // The type of the event that the client gets for `change`; "" if it does not see the change.
   std::string_view TypeFor(const store::Change& change, CachedChange& cached) const {
     using Type = store::Change::Type;
-    if (query_.selection.everything()) {
+    if (query_.selection.selects_all()) {
       return change.type == Type::kCreated   ? "ADDED"
              : change.type == Type::kUpdated ? "MODIFIED"
                                              : "DELETED";
@@ -188,7 +188,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       looked_at += page->records.size();
       for (const store::Record& record : page->records) {
         after_ = record.key;
-        if (!query_.selection.everything()) {
+        if (!query_.selection.selects_all()) {
           const auto object = DecodeStored(*record.value);
           if (!object.ok() || !query_.selection.Matches(*object)) continue;
         }

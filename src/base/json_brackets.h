@@ -1,5 +1,5 @@
-// Visits the brackets of JSON text that are not inside strings. A caller sees the nesting of the
-// text in this way, several times as fast as by parsing. The text is not checked.
+// Visits the brackets of JSON text that are not inside strings. A caller learns the nesting of the
+// text several times as fast as by parsing it. Nothing checks that the text is valid JSON.
 #pragma once
 
 #include <string_view>

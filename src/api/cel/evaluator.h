@@ -7,7 +7,8 @@
 
 namespace berth::api::cel {
 
-// `variables` has Syntax::slots values, of which self and oldSelf are set. Errors as Program::Run.
+// Evaluates the tree below `root`. `variables` has Syntax::slots values, of which the caller has
+// set self and oldSelf. Errors are those of Program::Run (program.h).
 base::StatusOr<Value> Evaluate(const Node& root, std::vector<Value>& variables, Budget& budget);
 
 }  // namespace berth::api::cel

@@ -17,8 +17,8 @@ namespace {
 
 using Args = std::span<const Value>;
 
-constexpr size_t kMaxPattern = 4096;
-constexpr int64_t kRegexMemory = 1 << 20;
+constexpr size_t kMaxPatternBytes = 4096;
+constexpr int64_t kMaxRegexBytes = 1 << 20;
 
 // ---- conversions and sizes
 
@@ -146,7 +146,7 @@ StatusOr<Value> Dyn(CallContext&, Args args) { return args[0]; }
 
 // ---- lists
 
-// The index in characters of the byte `found`; -1 for npos.
+// Converts an index in bytes to an index in characters; npos becomes -1.
 int64_t CountCharactersBefore(std::string_view text, size_t found) {
   if (found == std::string_view::npos) return -1;
   return static_cast<int64_t>(base::CountCharacters(text.substr(0, found)));
@@ -409,12 +409,12 @@ Status OverBudget() {
 }
 
 StatusOr<std::shared_ptr<const RE2>> CompilePattern(std::string_view pattern) {
-  if (pattern.size() > kMaxPattern) {
-    return EvaluationError(fmt::format("a pattern may have at most {} bytes", kMaxPattern));
+  if (pattern.size() > kMaxPatternBytes) {
+    return EvaluationError(fmt::format("a pattern may have at most {} bytes", kMaxPatternBytes));
   }
   RE2::Options options;
   options.set_log_errors(false);
-  options.set_max_mem(kRegexMemory);
+  options.set_max_mem(kMaxRegexBytes);
   auto regex =
       std::make_shared<const RE2>(re2::StringPiece(pattern.data(), pattern.size()), options);
   if (!regex->ok()) return EvaluationError(fmt::format("error parsing regexp: {}", regex->error()));

@@ -9,7 +9,7 @@ using base::json::Find;
 
 namespace {
 
-constexpr size_t kMaxManager = 128;
+constexpr size_t kMaxManager = 128;  // bytes of a manager's name, as in Kubernetes
 constexpr std::string_view kUnknownManager = "unknown";
 
 bool IsPrint(char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; }
@@ -30,7 +30,7 @@ Status OptionsError(const FieldErrors& errors, std::string_view options_kind) {
   return errors.ToStatus(options, "");
 }
 
-// "kubectl/v1.20.2 (linux/amd64)" names kubectl.
+// Returns the program of a User-Agent: "kubectl" for "kubectl/v1.20.2 (linux/amd64)".
 std::string ProgramOf(std::string_view user_agent) {
   std::string out;
   for (const char c : user_agent.substr(0, user_agent.find('/'))) {

@@ -1,4 +1,4 @@
-// DaemonSet and ControllerRevision.
+// The defaults and rules of DaemonSets and ControllerRevisions, as in Kubernetes.
 
 #include <charconv>
 
@@ -14,7 +14,7 @@ using base::json::String;
 
 namespace {
 
-// The annotation that counts the templates that a DaemonSet has had. Older clients read it.
+// This annotation has the number of templates that the DaemonSet has had. Older clients read it.
 constexpr std::string_view kTemplateGeneration = "deprecated.daemonset.template.generation";
 
 // ---- DaemonSet
@@ -57,7 +57,7 @@ bool IsPercent(const Json& value) {
          text.find_first_not_of("0123456789") == text.size() - 1;
 }
 
-// A whole number or a percentage; zero if absent.
+// Returns a whole number or the number of a percentage, and 0 if the field is absent.
 int64_t AmountOf(const Checked& value) {
   if (!IsPercent(value.json())) return value.number();
   int64_t percent = INT64_MAX;

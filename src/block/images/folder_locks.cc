@@ -28,8 +28,9 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr std::chrono::seconds kMountAnswerTime{10};  // of the folder's file system
-// A remount may change the options of the mount.
-constexpr std::chrono::seconds kShortly{30};
+// A mount that was found is used again for so long. The time is short, because a remount may change
+// the mount's options.
+constexpr std::chrono::seconds kMaxMountAge{30};
 constexpr char kRetakesLostLocks[] = "/sys/module/nfs/parameters/recover_lost_locks";
 
 bool RetakesLostLocks() {
@@ -112,13 +113,13 @@ Status FolderLocks::CheckReach(const Mount& mount) const {
 }
 
 StatusOr<dev_t> FolderLocks::CheckMount() {
-  ASSIGN_OR_RETURN(const Mount mount, FindMount(kShortly));
+  ASSIGN_OR_RETURN(const Mount mount, FindMount(kMaxMountAge));
   RETURN_IF_ERROR(CheckReach(mount));
   return mount.device;
 }
 
 StatusOr<std::shared_ptr<LockHandshake>> FolderLocks::HandshakeOf(const std::string& life) {
-  // It becomes part of a path.
+  // The uid becomes a part of a path, so it must not lead out of the folder.
   const bool valid = !life.empty() && life.find_first_not_of(
                                           "0123456789abcdefghijklmnopqrstuvwxyz"
                                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == std::string::npos;
@@ -135,10 +136,11 @@ StatusOr<std::shared_ptr<LockHandshake>> FolderLocks::HandshakeOf(const std::str
 }
 
 Status FolderLocks::ExchangeLocks(const std::string& life) {
-  // Each attach comes here, and the mount table may be long.
-  ASSIGN_OR_RETURN(const Mount mount, FindMount(kShortly));
+  // A mount that was found before is used, because each attach calls this function and the mount
+  // table may be long.
+  ASSIGN_OR_RETURN(const Mount mount, FindMount(kMaxMountAge));
   RETURN_IF_ERROR(CheckReach(mount));
-  // All locks are in this kernel.
+  // One kernel holds all locks, so this node sees them without notes.
   if (mount.locks.reach == LockReach::kOneMachine) return base::OkStatus();
   ASSIGN_OR_RETURN(const auto handshake, HandshakeOf(life));
   Status shown = base::OkStatus();
@@ -148,14 +150,14 @@ Status FolderLocks::ExchangeLocks(const std::string& life) {
         {.node = node_,
          .session = mount.session,
          .weakness = mount.locks.reach == LockReach::kFencing ? "" : mount.locks.why});
-    // What can be done without room is done.
+    // On a full disk this node still notes the locks of others, because some notes need no room.
     if (shown.code() != StatusCode::kResourceExhausted) RETURN_IF_ERROR(shown);
   }
   const Status noted = handshake->NoteLocks(mount.session);
   if (noted.code() == StatusCode::kDeadlineExceeded) return noted;
   if (!shown.ok()) return shown;
   if (noted.code() == StatusCode::kResourceExhausted) return noted;
-  if (!noted.ok()) LOG_WARNING("locks in {}: {}", Quote(folder_), base::ToString(noted));
+  if (!noted.ok()) LOG_WARNING("cannot note the locks of other nodes: {}", base::ToString(noted));
   return base::OkStatus();
 }
 
@@ -168,7 +170,7 @@ void FolderLocks::LeaveLocks(const std::string& life) {
     handshake = std::move(found->second);
     handshakes_.erase(found);
   }
-  // Files stay behind if the folder does not answer.
+  // If the folder does not answer, this node's files stay in it.
   if (FindPlaceOf(folder_).ok()) handshake->HideLock();
 }
 
@@ -181,8 +183,8 @@ Status FolderLocks::ProveLocks(const std::string& life, const api::NodeName& nod
     case LockReach::kNowhere:
     case LockReach::kAdvisory:
       return Error(StatusCode::kUnimplemented,
-                   "that the image has no lock proves nothing on {}: {}", mount.text,
-                   mount.locks.why);
+                   "on {} a missing lock of the image does not prove that no node uses it: {}",
+                   mount.text, mount.locks.why);
     case LockReach::kFencing:
       break;
   }
@@ -191,7 +193,7 @@ Status FolderLocks::ProveLocks(const std::string& life, const api::NodeName& nod
 }
 
 std::string FolderLocks::DescribeLapse() {
-  const auto mount = FindMount(kShortly);
+  const auto mount = FindMount(kMaxMountAge);
   return mount.ok() ? mount->lapse : "";
 }
 

@@ -6,12 +6,12 @@
 //     lock                    held by the process that has the pool open
 //     volumes/ID.json         the record of a volume (record.h); written before its image is made
 //     volumes/ID.img          its image, a sparse file of exactly the volume's size
-//     snapshots/ID.json       the same of a snapshot, whose image is never mapped nor written again
-//     snapshots/ID.img
+//     snapshots/ID.json       the record of a snapshot
+//     snapshots/ID.img        its image, which is never mapped and never written again
 //     groups/ID.json          the record of a group of snapshots (group_record.h); written before
 //                             theirs, and removed after them
-//     node/ID.json            what this node does with a volume: where it is staged and published
-//                             (written by csidriver/node_records.h)
+//     node/ID.json            where this node has staged and published a volume (written by
+//                             csidriver/node_records.h)
 //
 // ID is a random UUID. The name from the CSI request is not in any path, because it may be any
 // Unicode text; the record has it. A file ".NAME.tmp-XXXXXX" is a record that a crash left

@@ -17,8 +17,8 @@ namespace berth::cli::doctor {
 namespace {
 
 constexpr size_t kMaxSocketPath = 107;  // unix(7): sun_path without its zero
-constexpr uint64_t kMinFree = uint64_t{1} << 30;
-constexpr int kWarnDays = 14;
+constexpr uint64_t kMinFreeBytes = uint64_t{1} << 30;
+constexpr int kWarnDays = 14;  // before a certificate ends
 
 // Returns `folder`, or, if it does not exist, the nearest folder above it that does.
 std::string FindExistingFolder(std::string folder) {
@@ -77,12 +77,12 @@ void CheckDisk(const std::string& data_folder, Findings& out) {
   const std::string folder = FindExistingFolder(data_folder);
   struct statvfs disk;
   if (statvfs(folder.c_str(), &disk) != 0) {
-    out.push_back({"disk", folder, Verdict::kNote, "cannot be checked", ""});
+    out.push_back({"disk", folder, Verdict::kNote, "it cannot be checked", ""});
     return;
   }
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   const uint64_t size = uint64_t{disk.f_blocks} * disk.f_frsize;
-  const bool room = free >= kMinFree;
+  const bool room = free >= kMinFreeBytes;
   out.push_back(
       {"disk", "space", room ? Verdict::kOk : Verdict::kBad,
        fmt::format("{} of {} are free below '{}'", ToMebibytes(free), ToMebibytes(size), folder),
@@ -119,7 +119,7 @@ void CheckDisk(const std::string& data_folder, Findings& out) {
 void CheckCertificates(const std::string& data_folder, base::WallTime now, Findings& out) {
   std::error_code error;
   const std::filesystem::directory_iterator files(data_folder + "/api/pki", error);
-  if (error) return;  // none yet, or not root
+  if (error) return;  // the folder does not exist yet, or only root may read it
   for (const auto& entry : files) {
     if (entry.path().extension() != ".crt") continue;
     const std::unique_ptr<BIO, decltype(&BIO_free)> bio(BIO_new_file(entry.path().c_str(), "r"),

@@ -28,35 +28,35 @@ class ResizeRulesTest : public RulesCase {
          {"status", {{"phase", "Bound"}}}});
   }
 
-  // The last call of the controllers, which failed.
+  // Records the last call of the controllers, which failed.
   void Call(const std::string& key, const std::string& what, StatusCode code,
             const std::string& message) {
     state_.logs.clear();
     RulesCase::Call(key, what, code, message);
   }
-  void Resize(const std::string& status, const std::string& allocated = "9Gi") {
+  void SetResizeStatus(const std::string& status, const std::string& allocated = "9Gi") {
     state_.claim->Set({"status", "allocatedResources", "storage"}, allocated);
     state_.claim->Set({"status", "allocatedResourceStatuses", "storage"}, status);
   }
-  void Says(const std::string& type, const std::string& message) {
+  void SetCondition(const std::string& type, const std::string& message) {
     state_.claim->Set({"status", "conditions"},
                       {{{"type", type}, {"status", "True"}, {"message", message}}});
   }
-  void Modify(const std::string& status) {
+  void SetModifyStatus(const std::string& status) {
     state_.claim->Set({"status", "modifyVolumeStatus"},
                       {{"targetVolumeAttributesClassName", "gold"}, {"status", status}});
   }
 };
 
-TEST_F(ResizeRulesTest, WhatIsOnItsWayIsNoFault) {
-  Resize("ControllerResizeInProgress");
+TEST_F(ResizeRulesTest, AResizeInProgressIsNoFault) {
+  SetResizeStatus("ControllerResizeInProgress");
   EXPECT_EQ(First().id, "waits-for-role");
   EXPECT_TRUE(First().waiting);
 }
 
 TEST_F(ResizeRulesTest, ASizeThatTheDriverCannotGive) {
-  Resize("ControllerResizeInfeasible");
-  Says("ControllerResizeError", "rpc error: code = OutOfRange desc = too much");
+  SetResizeStatus("ControllerResizeInfeasible");
+  SetCondition("ControllerResizeError", "rpc error: code = OutOfRange desc = too much");
   Call("resize default/data", "ControllerExpandVolume", StatusCode::kOutOfRange, "too much");
   const Cause cause = First();
   EXPECT_EQ(cause.id, "expansion-infeasible");
@@ -67,38 +67,38 @@ TEST_F(ResizeRulesTest, ASizeThatTheDriverCannotGive) {
 }
 
 TEST_F(ResizeRulesTest, ASizeThatTheNodeCannotReach) {
-  Resize("NodeResizeInfeasible");
-  Says("NodeResizeError", "no such tool");
+  SetResizeStatus("NodeResizeInfeasible");
+  SetCondition("NodeResizeError", "no such tool");
   EXPECT_EQ(First().id, "expansion-infeasible");
   EXPECT_TRUE(Proves(First(), "no such tool"));
 }
 
 TEST_F(ResizeRulesTest, AVolumeInUseThatTheDriverDoesNotGrow) {
-  Resize("ControllerResizeInProgress");
-  Says("ControllerResizeError", "rpc error: code = FailedPrecondition desc = in use");
+  SetResizeStatus("ControllerResizeInProgress");
+  SetCondition("ControllerResizeError", "rpc error: code = FailedPrecondition desc = in use");
   state_.claim_pods = {api::Pod({{"metadata", {{"name", "web"}, {"namespace", "default"}}}})};
   EXPECT_EQ(First().id, "expansion-waits-for-end-of-use");
   EXPECT_TRUE(First().waiting);
   EXPECT_TRUE(Proves(First(), "pod 'default/web' uses claim 'default/data'"));
   Call("resize default/data", "ControllerExpandVolume", StatusCode::kFailedPrecondition, "in use");
   EXPECT_EQ(First().id, "expansion-waits-for-end-of-use");
-  // Nobody uses it: then it is an error like others.
+  // If no pod uses the volume, the driver's refusal is an error like any other.
   state_.claim_pods.clear();
   EXPECT_EQ(First().id, "driver-error");
 }
 
 TEST_F(ResizeRulesTest, AnExpansionThatFailsWithoutRecords) {
-  Resize("ControllerResizeInProgress");
-  Says("ControllerResizeError", "read secret 'vault/keys': not found");
+  SetResizeStatus("ControllerResizeInProgress");
+  SetCondition("ControllerResizeError", "read secret 'vault/keys': not found");
   EXPECT_EQ(First().id, "secret-missing");
   EXPECT_EQ(First().owner, Owner::kPerson);
-  Says("ControllerResizeError", "rpc error: code = Internal desc = broken");
+  SetCondition("ControllerResizeError", "rpc error: code = Internal desc = broken");
   EXPECT_EQ(First().id, "expansion-fails");
   EXPECT_EQ(First().owner, Owner::kDriver);
 }
 
 TEST_F(ResizeRulesTest, TheNodesPartWaitsForAPod) {
-  Resize("NodeResizePending");
+  SetResizeStatus("NodeResizePending");
   state_.volume->Set({"spec", "capacity", "storage"}, "9Gi");
   EXPECT_EQ(First().id, "expansion-waits-for-node");
   EXPECT_TRUE(First().waiting);
@@ -107,13 +107,14 @@ TEST_F(ResizeRulesTest, TheNodesPartWaitsForAPod) {
 }
 
 TEST_F(ResizeRulesTest, AModificationThatWaitsOrFails) {
-  Modify("Pending");
+  SetModifyStatus("Pending");
   EXPECT_EQ(First().id, "no-attributes-class");
-  Modify("Infeasible");
+  SetModifyStatus("Infeasible");
   EXPECT_EQ(First().id, "modification-infeasible");
-  Modify("InProgress");
+  SetModifyStatus("InProgress");
   EXPECT_EQ(First().id, "waits-for-role");
-  Says("ModifyVolumeError", "ModifyVolume failed with error: read secret. Waiting for retry.");
+  SetCondition("ModifyVolumeError",
+               "ModifyVolume failed with error: read secret. Waiting for retry.");
   EXPECT_EQ(First().id, "modification-fails");
   EXPECT_EQ(First().owner, Owner::kPerson);
   Call("modify default/data", "ControllerModifyVolume", StatusCode::kInternal, "broken");

@@ -42,7 +42,7 @@ class PodStarter {
   void RunPostStart(const PodEntry& entry, const ContainerState& container,
                     const api::Container& spec);
   rpc::cri::PodSandboxConfig BuildSandboxConfig(const api::Pod& pod, uint32_t attempt) const;
-  // An event says which labels and annotations the sandbox does not get.
+  // Writes an event that names the labels and annotations that the sandbox does not get.
   void ReportLeftOut(const api::Pod& pod) const;
   base::StatusOr<std::string> ReadRuntimeHandler(const api::Pod& pod) const;
   int64_t Now() const;

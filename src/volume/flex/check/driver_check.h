@@ -1,12 +1,12 @@
-// The conformance kit for authors of Flexvolume drivers: runs each call of a driver on a scratch
-// volume and says in words what is wrong.
+// The conformance kit for authors of Flexvolume drivers: it runs each call of a driver on a scratch
+// volume, and each finding says what is wrong.
 //
 //   init ─ an unknown command ─ getvolumename
 //     ├▶ attach, isattached, waitforattach          of drivers that attach
 //     │   └▶ mountdevice ─▶ mount ─ data ─ expand ─ unmount ─▶ unmountdevice ─▶ detach
-//     │        twice each, as after a crash; once more to find the data; once more to read only
+//     │        each runs twice, as after a crash, then once to find the data and once read-only
 //     └▶ mount without the volume's options; unmount where nothing is mounted
-//   what is left of processes, mounts and loop devices
+//   processes, mounts and loop devices that are left
 //
 // If the driver does not support a call, the kit does what Kubernetes does in its place. It needs
 // root, and the driver must not change meanwhile.
@@ -34,7 +34,7 @@ struct DriverCheckOptions {
   bool keeps_data = true;            // false: a volume must be empty each time
   std::string scratch = "/var/tmp";  // where the scratch volume is made
   std::chrono::milliseconds deadline{std::chrono::seconds(30)};  // of each call
-  std::chrono::milliseconds slow_init{std::chrono::seconds(2)};  // worth a remark
+  std::chrono::milliseconds slow_init{std::chrono::seconds(2)};  // a longer `init` is a finding
 };
 
 struct DriverCheckReport {
