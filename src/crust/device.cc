@@ -51,8 +51,7 @@ base::StatusOr<int64_t> ReadDeviceSize(const Device& device) {
                      return 0;
                    }));
   if (found.error == ESTALE) {
-    return Error(StatusCode::kFailedPrecondition, "{}: the path leads to another device by now",
-                 what);
+    return Error(StatusCode::kFailedPrecondition, "{}: the path now leads to another device", what);
   }
   if (found.error != 0) return platform::ErrnoError(found.error, what);
   return static_cast<int64_t>(found.bytes);
@@ -68,7 +67,7 @@ base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::millisecon
                        error = fd < 0 ? -fd : 0;
                        return 0;
                      }));
-    // The device is free, is gone, or another device has its name.
+    // The device is free, or it is gone, or another device has its name.
     if (error == 0 || error == ENOENT || error == ENXIO || error == ENODEV || error == ESTALE) {
       return base::OkStatus();
     }

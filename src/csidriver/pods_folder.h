@@ -1,10 +1,10 @@
-// Whether the folder of a pod is gone for good, by which the shipped driver knows that nobody will
-// unpublish the pod's inline volumes.
+// Finds out whether the folder of a pod is gone for good. If it is, the shipped driver knows that
+// nobody will unpublish the pod's inline volumes.
 //
 // A path that is missing proves nothing by itself: the kubelet's folder may be a file system that
 // is not mounted yet, and the folder below it looks empty then. So the folder of all pods is
-// recorded when a volume is made, and counts as present only while it is the same one. It is told
-// from others by its inode and its time of birth, which a reboot does not change.
+// recorded when a volume is made, and counts as present only while it is the same one. Its inode
+// and its time of birth identify it, because a reboot changes neither.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace berth::csidriver {
 
-// Returns what tells the folder of all pods from others: of "KUBELET/pods" for the target path
-// "KUBELET/pods/UID/volumes/kubernetes.io~csi/NAME/mount". Empty: the target is another path, or
-// the folder cannot be looked at.
+// Returns the identity of the folder of all pods, which is "KUBELET/pods" for the target path
+// "KUBELET/pods/UID/volumes/kubernetes.io~csi/NAME/mount". Empty: the target has another form, or
+// the folder cannot be read.
 std::string IdentifyPodsFolder(std::string_view target);
 
 enum class PodFolder {

@@ -26,7 +26,7 @@ std::string ReadFirstLine(const std::string& path) {
   return std::string(base::Trim(text->substr(0, text->find('\n'))));
 }
 
-// PRETTY_NAME of os-release(5).
+// Returns PRETTY_NAME of os-release(5), or "Linux" if it is missing.
 std::string ReadOsImage() {
   for (const char* path : {"/etc/os-release", "/usr/lib/os-release"}) {
     const auto text = platform::ReadFile(path, 64 * 1024);

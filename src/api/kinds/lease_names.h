@@ -16,8 +16,9 @@ inline constexpr std::string_view kNodeLeaseNamespace = "kube-node-lease";
 std::string SanitizeDriverName(std::string_view driver);
 
 std::string ProvisionerLease(const std::string& driver);
-// The lease in whose annotations the provisioner of `driver` records what it is about to ask for;
-// nobody is elected by it. `node` is that of a node deployment, else "". The name is Berth's own.
+// The lease in whose annotations the provisioner of `driver` records what it is about to ask for.
+// Its holder leads nothing. `node` is the node of a node deployment, else "". The name is Berth's
+// own.
 std::string ProvisioningIntentsLease(const std::string& driver, const std::string& node);
 std::string AttacherLease(const std::string& driver);
 std::string ResizerLease(const std::string& driver);

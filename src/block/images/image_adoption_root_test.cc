@@ -1,4 +1,4 @@
-// A folder of images that was copied, as `cp -r` or a restore does.
+// Tests adopting a folder of images that was copied, as `cp -r` or a restore copies it.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class ImageAdoptionTest : public testing::Test {
   void Create(const std::string& name) {
     ASSERT_OK(original_.Create({.name = name, .size_bytes = 16 * kMiB}));
   }
-  // As an agent does before the first mount.
+  // Makes an image and formats it, as an agent does before the first mount.
   void CreateFormatted(const std::string& name) {
     Create(name);
     ASSERT_OK(original_.NoteFormatting(name, kUuid));
@@ -52,7 +52,7 @@ class ImageAdoptionTest : public testing::Test {
   ImageFolder original_{temp_ / "original"}, copy_{temp_ / "copy"};
 };
 
-TEST_F(ImageAdoptionTest, ACopiedFolderIsShownThenTakenBack) {
+TEST_F(ImageAdoptionTest, ACopiedFolderIsPlannedThenAdopted) {
   CreateFormatted("pvc-1");
   Create("blank");
   ASSERT_OK(original_.CreateSnapshot("pvc-1", "snap"));
@@ -66,7 +66,8 @@ TEST_F(ImageAdoptionTest, ACopiedFolderIsShownThenTakenBack) {
   const auto plan = copy_.PlanAdoption();
   for (const std::string image : {"pvc-1", "blank", "snap", "clone"}) {
     EXPECT_EQ(StepOf(plan, image).kind, Step::kAdopt) << StepOf(plan, image).detail;
-    EXPECT_EQ(copy_.Locate(image).status().code(), StatusCode::kDataLoss) << "the plan did it";
+    EXPECT_EQ(copy_.Locate(image).status().code(), StatusCode::kDataLoss)
+        << "the plan must not adopt it";
   }
   for (const std::string image : {"pvc-1", "snap", "clone"}) {
     EXPECT_THAT(StepOf(plan, image).detail, HasSubstr(kUuid));
@@ -125,7 +126,7 @@ TEST_F(ImageAdoptionTest, AnImageInUseIsNotAdopted) {
   ASSERT_OK(copy_.Locate("pvc-1"));
 }
 
-TEST_F(ImageAdoptionTest, AFolderWithoutRecordsIsSaid) {
+TEST_F(ImageAdoptionTest, AFolderWithoutRecordsIsReported) {
   EXPECT_EQ(original_.PlanAdoption().status().code(), StatusCode::kNotFound);
   EXPECT_EQ(copy_.AdoptImages().status().code(), StatusCode::kNotFound);
 }

@@ -17,8 +17,8 @@ void ReadLogs(State& state, const std::string& folder) {
   std::error_code error;
   const std::filesystem::directory_iterator files(folder, error);
   if (error) {
-    state.flights = base::Error(StatusCode::kUnavailable, "flight records in '{}': {}", folder,
-                                error.message());
+    state.flights = base::Error(StatusCode::kUnavailable, "read the flight records in '{}': {}",
+                                folder, error.message());
     return;
   }
   for (const auto& entry : files) {

@@ -22,7 +22,7 @@ TEST(FlexCheck, PairsAreNameAndValue) {
   }
 }
 
-TEST(FlexCheck, SaysEachFindingAndHowItComesOut) {
+TEST(FlexCheck, PrintsEachFindingAndTheirNumber) {
   EXPECT_EQ(FormatCheck("acme/nfs", {.findings = {}, .calls = {"init", "mount"}}),
             "acme/nfs: no faults; it supports init mount\n");
   volume::DriverCheckReport report;

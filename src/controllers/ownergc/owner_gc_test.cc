@@ -19,7 +19,7 @@ const api::KindInfo kWidget{.group = "example.com",
                             .singular = "widget",
                             .namespaced = true};
 
-Json Map(const std::string& name, const std::string& ns = "default") {
+Json MakeMap(const std::string& name, const std::string& ns = "default") {
   return {{"apiVersion", "v1"},
           {"kind", "ConfigMap"},
           {"metadata", {{"name", name}, {"namespace", ns}, {"uid", "uid-" + name}}}};
@@ -41,7 +41,8 @@ Json Owned(Json object, const std::vector<Json>& references) {
 class OwnerGcTest : public ::testing::Test {
  protected:
   void Begin() {
-    // Another controller's informer, which is used; the other kinds are watched by metadata.
+    // The collector uses the informer of another controller, and watches the metadata of other
+    // kinds.
     cluster_.informers.Of<api::Pod>();
     gc_ = &cluster_.Add<OwnerGc>(Options{.discovery_delay = milliseconds(10)});
     cluster_.Start();
@@ -57,7 +58,7 @@ class OwnerGcTest : public ::testing::Test {
             .ok());
   }
   bool WaitUntil(const std::function<bool()>& condition) { return cluster_.WaitUntil(condition); }
-  bool Never(const std::function<bool()>& condition) {
+  bool StaysFalse(const std::function<bool()>& condition) {
     return !cluster_.client.WaitUntil(condition, milliseconds(300));
   }
 
@@ -66,12 +67,12 @@ class OwnerGcTest : public ::testing::Test {
 };
 
 TEST_F(OwnerGcTest, DependentsFollowTheirOwnerInTheBackground) {
-  const Json owner = Add(Map("owner"));
-  Add(Owned(Map("map"), {Reference(owner)}));
+  const Json owner = Add(MakeMap("owner"));
+  Add(Owned(MakeMap("map"), {Reference(owner)}));
   Add(Owned(MakePod("pod", ""), {Reference(owner)}));
-  Add(Map("alone"));
+  Add(MakeMap("alone"));
   Begin();
-  EXPECT_TRUE(Never([&] { return !Has("map") || !HasPod("pod"); }));
+  EXPECT_TRUE(StaysFalse([&] { return !Has("map") || !HasPod("pod"); }));
   Delete("owner");
   ASSERT_TRUE(WaitUntil([&] { return !Has("map") && !HasPod("pod"); }));
   EXPECT_TRUE(Has("alone"));
@@ -79,8 +80,8 @@ TEST_F(OwnerGcTest, DependentsFollowTheirOwnerInTheBackground) {
 }
 
 TEST_F(OwnerGcTest, GrandchildrenFollowToo) {
-  const Json owner = Add(Map("owner"));
-  const Json child = Add(Owned(Map("child"), {Reference(owner)}));
+  const Json owner = Add(MakeMap("owner"));
+  const Json child = Add(Owned(MakeMap("child"), {Reference(owner)}));
   Add(Owned(MakePod("grandchild", ""), {Reference(child)}));
   Begin();
   Delete("owner");
@@ -89,25 +90,25 @@ TEST_F(OwnerGcTest, GrandchildrenFollowToo) {
 
 TEST_F(OwnerGcTest, AnOwnerThatWasNeverThereIsAbsent) {
   Begin();
-  Json gone = Map("gone");
-  Add(Owned(Map("map"), {Reference(gone)}));
+  Json gone = MakeMap("gone");
+  Add(Owned(MakeMap("map"), {Reference(gone)}));
   EXPECT_TRUE(WaitUntil([&] { return !Has("map"); }));
 }
 
 TEST_F(OwnerGcTest, AnotherOwnerOfTheSameNameIsNotTheOwner) {
-  Json owner = Map("owner");
+  Json owner = MakeMap("owner");
   Add(owner);
   owner["metadata"]["uid"] = "uid-of-the-one-before";
   Begin();
-  Add(Owned(Map("map"), {Reference(owner)}));
+  Add(Owned(MakeMap("map"), {Reference(owner)}));
   EXPECT_TRUE(WaitUntil([&] { return !Has("map"); }));
   EXPECT_TRUE(Has("owner"));
 }
 
-TEST_F(OwnerGcTest, AnOwnerThatStaysKeepsItAndTheAbsentOneIsTakenOff) {
-  const Json stays = Add(Map("stays"));
-  const Json goes = Add(Map("goes"));
-  Add(Owned(Map("map"), {Reference(goes), Reference(stays)}));
+TEST_F(OwnerGcTest, AnOwnerThatStaysKeepsItAndTheAbsentOneIsRemoved) {
+  const Json stays = Add(MakeMap("stays"));
+  const Json goes = Add(MakeMap("goes"));
+  Add(Owned(MakeMap("map"), {Reference(goes), Reference(stays)}));
   Begin();
   Delete("goes");
   ASSERT_TRUE(WaitUntil([&] {
@@ -117,22 +118,22 @@ TEST_F(OwnerGcTest, AnOwnerThatStaysKeepsItAndTheAbsentOneIsTakenOff) {
 }
 
 TEST_F(OwnerGcTest, InTheForegroundBlockingDependentsGoFirst) {
-  const Json owner = Add(Map("owner"));
+  const Json owner = Add(MakeMap("owner"));
   Add(Owned(Merged(MakePod("pod", ""), {{"metadata", {{"finalizers", {"example.com/x"}}}}}),
             {Reference(owner, true)}));
-  Add(Owned(Map("map"), {Reference(owner, true)}));
+  Add(Owned(MakeMap("map"), {Reference(owner, true)}));
   Begin();
   Delete("owner", "Foreground");
   ASSERT_TRUE(WaitUntil(
       [&] { return !Has("map") && cluster_.Get<api::Pod>("default", "pod").deleting(); }));
-  EXPECT_TRUE(Never([&] { return !Has("owner"); }));
+  EXPECT_TRUE(StaysFalse([&] { return !Has("owner"); }));
   cluster_.client.Remove(api::kinds::kPod, "default", "pod");
   EXPECT_TRUE(WaitUntil([&] { return !Has("owner"); }));
   EXPECT_TRUE(WaitUntil([&] { return gc_->remembered() == 0; }));
 }
 
 TEST_F(OwnerGcTest, WhatDoesNotBlockIsNotWaitedFor) {
-  const Json owner = Add(Map("owner"));
+  const Json owner = Add(MakeMap("owner"));
   Add(Owned(Merged(MakePod("pod", ""), {{"metadata", {{"finalizers", {"example.com/x"}}}}}),
             {Reference(owner)}));
   Begin();
@@ -142,21 +143,21 @@ TEST_F(OwnerGcTest, WhatDoesNotBlockIsNotWaitedFor) {
 }
 
 TEST_F(OwnerGcTest, ForegroundDeletionGoesDownTheTree) {
-  const Json owner = Add(Map("owner"));
-  const Json child = Add(Owned(Map("child"), {Reference(owner, true)}));
+  const Json owner = Add(MakeMap("owner"));
+  const Json child = Add(Owned(MakeMap("child"), {Reference(owner, true)}));
   Add(Owned(Merged(MakePod("pod", ""), {{"metadata", {{"finalizers", {"example.com/x"}}}}}),
             {Reference(child, true)}));
   Begin();
   Delete("owner", "Foreground");
   ASSERT_TRUE(WaitUntil([&] { return cluster_.Get<api::Pod>("default", "pod").deleting(); }));
-  EXPECT_TRUE(Never([&] { return !Has("child") || !Has("owner"); }));
+  EXPECT_TRUE(StaysFalse([&] { return !Has("child") || !Has("owner"); }));
   cluster_.client.Remove(api::kinds::kPod, "default", "pod");
   EXPECT_TRUE(WaitUntil([&] { return !Has("child") && !Has("owner"); }));
 }
 
 TEST_F(OwnerGcTest, ACircleOfOwnersDoesNotWaitForItself) {
-  const Json one = Map("one");
-  const Json two = Map("two");
+  const Json one = MakeMap("one");
+  const Json two = MakeMap("two");
   Add(Owned(one, {Reference(two, true)}));
   Add(Owned(two, {Reference(one, true)}));
   Begin();
@@ -165,26 +166,26 @@ TEST_F(OwnerGcTest, ACircleOfOwnersDoesNotWaitForItself) {
 }
 
 TEST_F(OwnerGcTest, OrphansStayWithoutTheirOwner) {
-  const Json owner = Add(Map("owner"));
-  const Json other = Add(Map("other"));
-  Add(Owned(Map("map"), {Reference(owner), Reference(other)}));
+  const Json owner = Add(MakeMap("owner"));
+  const Json other = Add(MakeMap("other"));
+  Add(Owned(MakeMap("map"), {Reference(owner), Reference(other)}));
   Add(Owned(MakePod("pod", ""), {Reference(owner, true)}));
   Begin();
   Delete("owner", "Orphan");
   ASSERT_TRUE(WaitUntil([&] { return !Has("owner"); }));
   EXPECT_TRUE(cluster_.Get<api::Pod>("default", "pod").owner_references().empty());
   ASSERT_EQ(cluster_.Get<api::ConfigMap>("default", "map").owner_references().size(), 1U);
-  EXPECT_TRUE(Never([&] { return !Has("map") || !HasPod("pod"); }));
+  EXPECT_TRUE(StaysFalse([&] { return !Has("map") || !HasPod("pod"); }));
 }
 
-TEST_F(OwnerGcTest, AnOwnerInAnotherNamespaceIsAbsentAndToldOf) {
-  const Json owner = Add(Map("owner", "elsewhere"));
-  Add(Owned(Map("neighbour", "elsewhere"), {Reference(owner)}));
+TEST_F(OwnerGcTest, AnOwnerInAnotherNamespaceIsAbsentAndReported) {
+  const Json owner = Add(MakeMap("owner", "elsewhere"));
+  Add(Owned(MakeMap("neighbour", "elsewhere"), {Reference(owner)}));
   Begin();
-  // The owner is known by its neighbour.
+  // The collector has seen the neighbour and its owner.
   ASSERT_TRUE(WaitUntil([&] { return gc_->remembered() == 2; }));
-  EXPECT_TRUE(Never([&] { return !Has("neighbour", "elsewhere"); }));
-  Add(Owned(Map("map"), {Reference(owner)}));
+  EXPECT_TRUE(StaysFalse([&] { return !Has("neighbour", "elsewhere"); }));
+  Add(Owned(MakeMap("map"), {Reference(owner)}));
   EXPECT_TRUE(WaitUntil([&] { return !Has("map"); }));
   EXPECT_TRUE(cluster_.events.WaitFor(
       "Warning OwnerRefInvalidNamespace default/map: ownerRef [v1/ConfigMap, namespace: default, "
@@ -193,33 +194,33 @@ TEST_F(OwnerGcTest, AnOwnerInAnotherNamespaceIsAbsentAndToldOf) {
 }
 
 TEST_F(OwnerGcTest, AClusterWideObjectOfANamespacedOwnerIsLeftAlone) {
-  const Json owner = Add(Map("owner"));
+  const Json owner = Add(MakeMap("owner"));
   Begin();
   Add(Owned(MakeNode("node"), {Reference(owner)}));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning OwnerRefInvalidNamespace node"));
   Delete("owner");
-  EXPECT_TRUE(Never([&] { return !cluster_.Has<api::Node>("", "node"); }));
+  EXPECT_TRUE(StaysFalse([&] { return !cluster_.Has<api::Node>("", "node"); }));
 }
 
 TEST_F(OwnerGcTest, ClusterWideOwnersOwnWhatIsInNamespaces) {
   Json node = MakeNode("node");
   node["metadata"]["uid"] = "uid-node";
   Add(node);
-  Add(Owned(Map("map"), {Reference(node)}));
+  Add(Owned(MakeMap("map"), {Reference(node)}));
   Begin();
-  EXPECT_TRUE(Never([&] { return !Has("map"); }));
+  EXPECT_TRUE(StaysFalse([&] { return !Has("map"); }));
   cluster_.client.Remove(api::kinds::kNode, "", "node");
   EXPECT_TRUE(WaitUntil([&] { return !Has("map"); }));
 }
 
 TEST_F(OwnerGcTest, AnApiThatDoesNotAnswerLosesNothing) {
-  const Json owner = Add(Map("owner"));
+  const Json owner = Add(MakeMap("owner"));
   Begin();
   for (int i = 0; i < 3; ++i) {
     cluster_.client.FailNext("get", "configmaps", base::Error(StatusCode::kUnavailable, "away"));
   }
   Add(Owned(MakePod("pod", ""), {Reference(owner)}));
-  EXPECT_TRUE(Never([&] { return !HasPod("pod"); }));
+  EXPECT_TRUE(StaysFalse([&] { return !HasPod("pod"); }));
 }
 
 TEST_F(OwnerGcTest, AnUnknownKindOfOwnerIsWaitedFor) {
@@ -227,9 +228,9 @@ TEST_F(OwnerGcTest, AnUnknownKindOfOwnerIsWaitedFor) {
   const Json widget = {{"apiVersion", "example.com/v1"},
                        {"kind", "Widget"},
                        {"metadata", {{"name", "cog"}, {"uid", "uid-cog"}}}};
-  Add(Owned(Map("map"), {Reference(widget)}));
-  EXPECT_TRUE(Never([&] { return !Has("map"); }));
-  // The kind comes, and has no such object.
+  Add(Owned(MakeMap("map"), {Reference(widget)}));
+  EXPECT_TRUE(StaysFalse([&] { return !Has("map"); }));
+  // Now the API serves the kind and has no such object, so the owner is absent.
   cluster_.client.Serve(kWidget);
   EXPECT_TRUE(WaitUntil([&] { return !Has("map"); }));
 }
@@ -255,16 +256,16 @@ TEST_F(OwnerGcTest, CustomKindsComeAndGoWithTheirDefinitions) {
   ASSERT_TRUE(
       cluster_.client.Delete(api::kinds::kCustomResourceDefinition, "", "widgets.example.com", {})
           .ok());
-  // What is left works.
-  const Json owner = Add(Map("owner"));
-  Add(Owned(Map("map"), {Reference(owner)}));
+  // The collector still works for the other kinds.
+  const Json owner = Add(MakeMap("owner"));
+  Add(Owned(MakeMap("map"), {Reference(owner)}));
   Delete("owner");
   EXPECT_TRUE(WaitUntil([&] { return !Has("map"); }));
 }
 
 TEST_F(OwnerGcTest, WhatHappenedWhileTheWatchWasAwayIsFound) {
-  const Json owner = Add(Map("owner"));
-  Add(Owned(Map("map"), {Reference(owner)}));
+  const Json owner = Add(MakeMap("owner"));
+  Add(Owned(MakeMap("map"), {Reference(owner)}));
   Begin();
   ASSERT_TRUE(cluster_.client.WaitForWatches(api::kinds::kConfigMap, 1));
   ASSERT_TRUE(WaitUntil([&] { return gc_->remembered() == 2; }));
@@ -276,20 +277,20 @@ TEST_F(OwnerGcTest, WhatHappenedWhileTheWatchWasAwayIsFound) {
 }
 
 TEST_F(OwnerGcTest, AnObjectThatIsAdoptedInTimeStays) {
-  const Json stays = Add(Map("stays"));
-  const Json goes = Add(Map("goes"));
-  Add(Owned(Map("map"), {Reference(goes)}));
+  const Json stays = Add(MakeMap("stays"));
+  const Json goes = Add(MakeMap("goes"));
+  Add(Owned(MakeMap("map"), {Reference(goes)}));
   Begin();
   ASSERT_TRUE(WaitUntil([&] { return gc_->remembered() == 2; }));
-  // The first delete meets a version that is no more; by then the object has another owner.
+  // The first delete fails, because the object has changed: it has another owner by then.
   cluster_.client.FailNext("delete", "configmaps", base::Error(StatusCode::kAborted, "changed"));
   cluster_.client.Remove(api::kinds::kConfigMap, "default", "goes");
   ASSERT_TRUE(WaitUntil([&] {
     const auto names = cluster_.client.ActionNames();
     return std::find(names.begin(), names.end(), "delete configmaps/default/map") != names.end();
   }));
-  Add(Owned(Map("map"), {Reference(goes), Reference(stays)}));
-  EXPECT_TRUE(Never([&] { return !Has("map"); }));
+  Add(Owned(MakeMap("map"), {Reference(goes), Reference(stays)}));
+  EXPECT_TRUE(StaysFalse([&] { return !Has("map"); }));
 }
 
 }  // namespace

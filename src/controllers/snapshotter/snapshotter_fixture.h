@@ -1,4 +1,5 @@
-// The tests of the snapshotter begin with a driver with a volume, a class, and a snapshotter.
+// What the tests of the snapshotter begin with: a driver that has a volume, a class, and a
+// snapshotter.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -28,12 +29,14 @@ class Bed {
     cluster_.Put(snapshot_class);
     cluster_.Start();
   }
+  // Options with which a test sees retries soon.
   static Options Fast() {
     Options options;
     options.retry_start = std::chrono::milliseconds(5);
     options.retry_max = std::chrono::milliseconds(50);
     return options;
   }
+  // Options with which a test sees no retry.
   static Options Slow() {
     Options options;
     options.retry_start = std::chrono::minutes(10);

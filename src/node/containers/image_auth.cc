@@ -22,7 +22,8 @@ std::string RegistryOfKey(std::string_view key) {
   return host == "index.docker.io" || host == "registry-1.docker.io" ? kDockerHub : host;
 }
 
-std::optional<rpc::cri::AuthConfig> FromEntry(const Json& entry) {
+// Returns the credentials of a registry; nullopt: the entry has none, or they are malformed.
+std::optional<rpc::cri::AuthConfig> ReadCredentials(const Json& entry) {
   rpc::cri::AuthConfig out;
   out.set_username(json::String(entry, {"username"}));
   out.set_password(json::String(entry, {"password"}));
@@ -38,7 +39,7 @@ std::optional<rpc::cri::AuthConfig> FromEntry(const Json& entry) {
   return out;
 }
 
-// The registries and credentials in a pull secret.
+// Returns the entries of a pull secret by registry; none if it is of another type or malformed.
 Json ReadEntries(const Json& secret) {
   const std::string type = json::String(secret, {"type"});
   const bool old = type == "kubernetes.io/dockercfg";
@@ -74,7 +75,7 @@ std::optional<rpc::cri::AuthConfig> FindPullCredentials(const api::Pod& pod, std
     const Json entries = ReadEntries(*secret);
     for (const auto& [key, entry] : entries.items()) {
       if (RegistryOfKey(key) != registry) continue;
-      if (auto auth = FromEntry(entry); auth.has_value()) return auth;
+      if (auto auth = ReadCredentials(entry); auth.has_value()) return auth;
     }
   }
   return std::nullopt;

@@ -1,5 +1,5 @@
-// An NFS mount whose server has died: what reads and changes mounts must not hang with it. Run by
-// tests/vm, whose script serves 127.0.0.1:/ by the kernel's NFS server.
+// Tests with an NFS mount whose server has died: the code that reads and changes mounts must not
+// hang. tests/vm runs them; its script serves 127.0.0.1:/ by the kernel's NFS server.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,16 +32,16 @@ class DeadNfsTest : public testing::Test {
     ASSERT_OK(MountNfs());
   }
   void TearDown() override {
-    // A server that is back lets go of whatever still waits for it.
-    EXPECT_TRUE(ServerIs("up").ok());
+    // When the server is back, everything that still waits for it goes on.
+    EXPECT_TRUE(SetServer("up").ok());
     EXPECT_TRUE(mounter_->UnmountLazy(mount_point_).ok());
   }
-  // While the loopback device is down, the server doesn't answer, as if its machine were dead.
-  base::Status ServerIs(const std::string& up_or_down) {
+  // While the loopback device is down, the server does not answer, as if its machine were dead.
+  base::Status SetServer(const std::string& up_or_down) {
     return RunOk(*exec_, {.argv = {"ip", "link", "set", "lo", up_or_down}}).status();
   }
   base::Status MountNfs() {
-    // "hard", the default: what waits for the server waits for ever.
+    // The default is "hard": a process that waits for the server waits for ever.
     return mounter_->Mount({.source = "127.0.0.1:/",
                             .target = mount_point_,
                             .fs_type = "nfs4",
@@ -52,8 +52,8 @@ class DeadNfsTest : public testing::Test {
     EXPECT_TRUE(table.ok()) << base::ToString(table.status());
     return table.ok() && FindMount(*table, mount_point_) != nullptr;
   }
-  // Leaves data in the page cache that an unmount has to send to the server. Through a mapping,
-  // since the close of a written file would send it.
+  // Leaves data in the page cache that an unmount has to send to the server. It writes through a
+  // mapping, because the close of a written file would send the data.
   void WriteWithoutSync() {
     constexpr size_t kBytes = 4096;
     const base::UniqueFd fd(open(File().c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
@@ -82,7 +82,7 @@ TEST_F(DeadNfsTest, AServerThatLivesIsMountedWrittenAndUnmounted) {
 
 TEST_F(DeadNfsTest, TheMountTableIsReadAndOtherVolumesAreMountedBesideAHungMount) {
   ASSERT_OK(WriteDurably<"test.file">(File(), "data"));
-  ASSERT_OK(ServerIs("down"));
+  ASSERT_OK(SetServer("down"));
   const std::string file = File() + "-other";
   const auto look = [file](struct stat& st) { return stat(file.c_str(), &st) == 0 ? 0 : errno; };
   EXPECT_EQ(AskChild<struct stat>("stat", seconds(2), look).status().code(),
@@ -94,14 +94,14 @@ TEST_F(DeadNfsTest, TheMountTableIsReadAndOtherVolumesAreMountedBesideAHungMount
 }
 
 TEST_F(DeadNfsTest, UsageOfAHungMountHasADeadline) {
-  ASSERT_OK(ServerIs("down"));
+  ASSERT_OK(SetServer("down"));
   EXPECT_EQ(GetFileSystemUsage(mount_point_, seconds(2)).status().code(),
             StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(DeadNfsTest, AnUnmountThatMustWriteGivesUpAndALazyOneDetachesAtOnce) {
   WriteWithoutSync();
-  ASSERT_OK(ServerIs("down"));
+  ASSERT_OK(SetServer("down"));
   EXPECT_EQ(mounter_->Unmount(mount_point_).code(), StatusCode::kDeadlineExceeded);
   ASSERT_OK(mounter_->UnmountLazy(mount_point_));
   EXPECT_FALSE(IsMounted());

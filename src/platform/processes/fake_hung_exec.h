@@ -41,11 +41,11 @@ class HungExec {
   }
   static constexpr int kEpoll = 200;
 
-  // It waits until this object is destroyed, or for a minute: then what a test did has waited for
-  // it, and `released` is true.
-  // It is in the cgroup of the folder `cgroup`; "": in this process's.
-  // `parent_variable`: "NAME=value", which its parent has in its environment. Then it is no child
-  // of this process, but of `parent()`, which only waits; "": none.
+  // Starts the process. It waits until this object is destroyed, but at most for a minute. After
+  // the minute `released` is true, which shows that the tested code waited for the process.
+  // `cgroup` is the folder of the process's cgroup; "": the cgroup of the caller.
+  // `parent_variable` is "NAME=value". If it is set, the process is a child of `parent()`, which
+  // only waits and has this variable in its environment; "": the process is a child of the caller.
   static base::StatusOr<std::unique_ptr<HungExec>> Start(const std::string& cgroup = "",
                                                          const std::string& parent_variable = "",
                                                          void (*wait)(int file) = CloseInExec) {
@@ -84,7 +84,7 @@ class HungExec {
         return base::Error(base::StatusCode::kInternal, "the parent cannot be made");
       }
     }
-    // The server is asked to flush the file, or whether it can be read.
+    // The process asks the server to flush the file, or whether the file can be read.
     if (!hung->mount_->AnswerOpen() || !hung->mount_->TakeRequest()) {
       return base::Error(base::StatusCode::kInternal, "the process does not wait");
     }
@@ -99,7 +99,7 @@ class HungExec {
       guard_.join();
     }
     if (mount_ != nullptr) mount_->Die();
-    // With the parent a child of it ends, too.
+    // The process ends with its parent (PR_SET_PDEATHSIG).
     const pid_t child = parent_ > 0 ? parent_ : pid_;
     if (child > 0) {
       kill(child, SIGKILL);
@@ -121,7 +121,8 @@ class HungExec {
     stopped_ = base::UniqueFd(ends[1]);
   }
 
-  // Where this process was given its environment, of which /proc/PID/environ tells; proc(5).
+  // Returns the memory in which the kernel put this process's environment, which /proc/PID/environ
+  // shows; proc(5).
   static std::span<char> FindEnvironment() {
     std::string text;
     base::ReadWholeFile("/proc/self/stat", 4096, text);
@@ -133,8 +134,8 @@ class HungExec {
     return {reinterpret_cast<char*>(begin), end - begin};
   }
 
-  // Returns in a child of the calling process; the latter waits, with `variable` for its
-  // environment.
+  // Forks, and returns only in the child. The calling process waits for ever, and its environment
+  // is `variable`.
   static void BecomeParent(const std::string& variable, std::span<char> environment, int server,
                            int tell) {
     if (environment.size() <= variable.size()) _exit(1);

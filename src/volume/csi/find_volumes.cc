@@ -11,7 +11,7 @@ namespace {
 using base::Quote;
 using base::json::String;
 
-// The same form as ToJson in csi_volume.h.
+// Makes the state in the form that ToJson in csi_volume.h gives it.
 Json MakeState(const Json& data, bool block) {
   return {{"driver", String(data, {"driverName"})},
           {"volumeHandle", String(data, {"volumeHandle"})},
@@ -23,7 +23,7 @@ std::string DeviceNameOf(const Json& data) {
                                api::VolumeHandle(String(data, {"volumeHandle"})));
 }
 
-// The folder's record, if it belongs to a CSI volume.
+// Returns the folder's record; nullopt: it has none, or the record is of no CSI volume.
 std::optional<Json> ReadData(const std::string& folder) {
   auto data = ReadVolData(folder);
   if (data.ok() && !data->has_value()) return std::nullopt;
@@ -48,7 +48,7 @@ Status FindStaged(const Paths& paths, VolumePlugin::Found& found) {
       const Json state = MakeState(*data, false);
       if (paths.CsiDevice(String(state, {"driver"}),
                           api::VolumeHandle(String(state, {"volumeHandle"}))) != folder) {
-        LOG_WARNING("{} names a volume that does not belong there", Quote(folder));
+        LOG_WARNING("the record in {} names a volume that does not belong there", Quote(folder));
         continue;
       }
       found.devices.push_back({.plugin = std::string(kPluginName),
