@@ -56,6 +56,19 @@ bool KeyedWorkers::AddWorker() {
   return true;
 }
 
+void KeyedWorkers::RemoveWorker() {
+  --workers_;
+  const auto self = std::find_if(threads_.begin(), threads_.end(), [](const std::jthread& thread) {
+    return thread.get_id() == std::this_thread::get_id();
+  });
+  // Stop has taken the threads, and joins them.
+  if (self == threads_.end()) return;
+  // A thread cannot join itself, so the next one that ends, or Stop, joins this one. The assignment
+  // joins the one that ended before, which holds no lock any more.
+  ended_ = std::move(*self);
+  threads_.erase(self);
+}
+
 void KeyedWorkers::AddWantedWorker() {
   if (started_ && !stopping_ && !queue_.empty() && !HasFreeWorker() &&
       workers_ < options_.workers) {
@@ -64,7 +77,7 @@ void KeyedWorkers::AddWantedWorker() {
 }
 
 void KeyedWorkers::Stop() {
-  std::vector<std::jthread> threads;
+  std::list<std::jthread> threads;
   {
     MutexLock lock(mutex_);
     stopping_ = true;
@@ -72,6 +85,7 @@ void KeyedWorkers::Stop() {
     idle_.NotifyAll();
     all_busy_.NotifyAll();
     threads.swap(threads_);
+    threads.push_back(std::move(ended_));
   }
   threads.clear();  // joins
 }
@@ -252,14 +266,19 @@ std::multimap<KeyedWorkers::Time, std::string>::iterator KeyedWorkers::FindKey(T
 std::optional<std::string> KeyedWorkers::TakeKey() {
   MutexLock lock(mutex_);
   --coming_workers_;
+  bool expired = false;  // this worker was idle for long
   while (!stopping_) {
     const Time now = steady_clock::now();
     const auto found = FindKey(now);
     if (found == queue_.end()) {
       const auto next = queue_.upper_bound(now);
       if (timekeeper_ || next == queue_.end()) {
+        // Nothing needs this worker: another one keeps the time, or no key is due later. A key that
+        // is due waits for its group, and so for a worker that is busy.
+        if (expired) break;
         ++idle_workers_;
-        idle_.Wait(mutex_);
+        // A wake-up may come together with the end of the time, so the queue is looked at again.
+        expired = !idle_.WaitUntil(mutex_, now + options_.idle_time);
         --idle_workers_;
       } else {
         timekeeper_ = true;
@@ -292,6 +311,7 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     if (!HasFreeWorker()) all_busy_.NotifyOne();
     return key;
   }
+  RemoveWorker();
   return std::nullopt;
 }
 

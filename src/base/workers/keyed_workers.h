@@ -15,13 +15,13 @@
 
 #include <chrono>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
-#include <vector>
 
 #include "base/metrics.h"
 #include "base/mutex.h"
@@ -37,7 +37,9 @@ class KeyedWorkers {
  public:
   struct Options {
     std::string name;  // for logs and thread names; at most 15 bytes are kept for the latter
-    int workers = 4;   // at most: a worker is started when a key first waits for it, and stays
+    int workers = 4;   // at most: a worker is started when a key waits for one
+    // A worker that has had nothing to do for this long ends.
+    std::chrono::milliseconds idle_time{5000};
     // For work that can hang (a mount, a device): when a key waits and no worker has taken a key
     // for `patience`, a spare worker is started, until there are `max_workers` in all. Spare
     // workers stay. 0: there are none.
@@ -112,6 +114,8 @@ class KeyedWorkers {
   bool HasFreeWorker() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts a worker. False: no thread can be started, which is logged.
   bool AddWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Called by a worker that ends, as its last access to this object.
+  void RemoveWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts a worker if a key waits, none is free, and there may be one more.
   void AddWantedWorker() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddSpareWorkers() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -119,8 +123,8 @@ class KeyedWorkers {
   // The first key that is due and whose group may have a worker; the end: there is none.
   std::multimap<Time, std::string>::iterator FindKey(Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits for a key that is due and may run, and marks it as running. nullopt: the workers are to
-  // stop.
+  // Waits for a key that is due and may run, and marks it as running. nullopt: this worker is to
+  // end.
   std::optional<std::string> TakeKey() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunKey(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   // The delay if this run of `key` ends with `outcome`, which is a failure.
@@ -156,14 +160,15 @@ class KeyedWorkers {
   Time awaited_ ABSL_GUARDED_BY(mutex_);  // by the timekeeper
   WorkerShares shares_ ABSL_GUARDED_BY(mutex_);
   int idle_workers_ ABSL_GUARDED_BY(mutex_) = 0;    // the timekeeper not counted
-  int workers_ ABSL_GUARDED_BY(mutex_) = 0;         // that were started
+  int workers_ ABSL_GUARDED_BY(mutex_) = 0;         // that have not ended
   int coming_workers_ ABSL_GUARDED_BY(mutex_) = 0;  // that are about to ask for a key
   Time last_taken_ ABSL_GUARDED_BY(mutex_);
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::multimap<Time, std::string> queue_ ABSL_GUARDED_BY(mutex_);
   std::optional<QueueFigures> figures_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
+  std::jthread ended_ ABSL_GUARDED_BY(mutex_);  // of the worker that ended last, not yet joined
   std::unique_ptr<Metrics::Collector> collector_;
 };
 

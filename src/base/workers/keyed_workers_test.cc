@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -229,6 +230,48 @@ TEST(KeyedWorkersTest, WorkersAreStartedAsKeysWait) {
   ASSERT_TRUE(workers.WaitIdle(std::chrono::seconds(10)));
   EXPECT_EQ(held, before + 30);
   EXPECT_EQ(ThreadsCalled("lazy-worker"), 20);
+}
+
+// Waits until `count` threads have the name. False: there is another number after 10 seconds.
+bool AwaitThreadsCalled(const std::string& name, int count) {
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (ThreadsCalled(name) != count) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST(KeyedWorkersTest, WorkersOfABurstEndAndComeBackWithTheNextOne) {
+  KeyedWorkers::Options options{.name = "burst-worker", .workers = 8, .idle_time = 1ms};
+  std::barrier together(8);
+  KeyedWorkers workers(options, [&](const std::string&) {
+    together.arrive_and_wait();
+    return Outcome::Done();
+  });
+  workers.Start();
+  for (int burst = 0; burst < 3; ++burst) {
+    for (int i = 0; i < 8; ++i) workers.Add(fmt::format("key-{}", i));
+    ASSERT_TRUE(workers.WaitIdle(10s)) << "eight keys run at once";
+    EXPECT_TRUE(AwaitThreadsCalled("burst-worker", 0)) << ThreadsCalled("burst-worker");
+  }
+}
+
+TEST(KeyedWorkersTest, OneWorkerStaysForAKeyThatIsDueLater) {
+  std::atomic<int> runs = 0;
+  KeyedWorkers workers({.name = "patient-worker", .workers = 8, .idle_time = 1ms},
+                       [&](const std::string&) {
+                         ++runs;
+                         return Outcome::Done();
+                       });
+  workers.Start();
+  workers.AddAfter("later", 1h);
+  for (int i = 0; i < 100; ++i) workers.Add(fmt::format("key-{}", i));
+  ASSERT_TRUE(workers.WaitIdle(10s));
+  EXPECT_TRUE(AwaitThreadsCalled("patient-worker", 1));
+  workers.AddNow("later");
+  ASSERT_TRUE(workers.WaitIdle(10s));
+  EXPECT_EQ(runs, 101);
 }
 
 TEST(KeyedWorkersTest, AFailureIsTriedAgainUntilItSucceeds) {

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace berth::base {
@@ -40,13 +41,38 @@ void WorkerPool::Stop() {
 }
 
 void WorkerPool::JoinThreads() {
-  std::vector<std::jthread> threads;
+  std::list<std::jthread> threads;
   {
     MutexLock lock(mutex_);
     stopping_ = true;
-    threads = std::move(threads_);
+    threads.swap(threads_);
+    threads.push_back(std::move(ended_));
   }
   changed_.NotifyAll();
+}
+
+bool WorkerPool::WaitForTask() {
+  bool expired = false;
+  while (queue_.empty() && !stopping_) {
+    if (expired) return false;
+    ++idle_;
+    // A wake-up may come together with the end of the time, so the queue is looked at again.
+    expired = !changed_.WaitUntil(mutex_, std::chrono::steady_clock::now() + options_.idle_time);
+    --idle_;
+  }
+  return !queue_.empty();
+}
+
+void WorkerPool::RemoveThread() {
+  const auto self = std::find_if(threads_.begin(), threads_.end(), [](const std::jthread& thread) {
+    return thread.get_id() == std::this_thread::get_id();
+  });
+  // JoinThreads has taken the threads.
+  if (self == threads_.end()) return;
+  // A thread cannot join itself, so the next one that ends, or JoinThreads, joins this one. The
+  // assignment joins the one that ended before, which holds no lock any more.
+  ended_ = std::move(*self);
+  threads_.erase(self);
 }
 
 void WorkerPool::WorkerLoop() {
@@ -54,12 +80,10 @@ void WorkerPool::WorkerLoop() {
     std::function<void()> task;
     {
       MutexLock lock(mutex_);
-      while (queue_.empty() && !stopping_) {
-        ++idle_;
-        changed_.Wait(mutex_);
-        --idle_;
+      if (!WaitForTask()) {
+        RemoveThread();
+        return;
       }
-      if (queue_.empty()) return;
       task = std::move(queue_.front());
       queue_.pop_front();
     }

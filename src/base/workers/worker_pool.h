@@ -1,15 +1,17 @@
-// A fixed number of threads behind a bounded queue. A thread that must not block (an event loop,
-// gRPC's callback threads) hands its work over and returns. Threads are started as they are needed.
+// A bounded number of threads behind a bounded queue. A thread that must not block (an event loop,
+// gRPC's callback threads) hands its work over and returns. Threads are started as they are needed,
+// and end when they have had nothing to do for a while.
 //
 // Thread-safe. Tasks must not wait for other tasks of the same pool.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <limits>
+#include <list>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "base/mutex.h"
 
@@ -21,6 +23,7 @@ class WorkerPool {
     std::string name;  // of the threads, cut to 15 bytes
     size_t max_threads = 4;
     size_t max_queued = std::numeric_limits<size_t>::max();
+    std::chrono::milliseconds idle_time{5000};  // after which a thread ends
   };
 
   explicit WorkerPool(Options options);
@@ -36,6 +39,9 @@ class WorkerPool {
 
  private:
   void WorkerLoop();
+  // Waits for a task. False: this thread is to end.
+  bool WaitForTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void JoinThreads();
 
   const Options options_;
@@ -44,7 +50,8 @@ class WorkerPool {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
   size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
+  std::jthread ended_ ABSL_GUARDED_BY(mutex_);  // the thread that ended last, not yet joined
 };
 
 }  // namespace berth::base

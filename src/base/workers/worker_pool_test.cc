@@ -1,9 +1,15 @@
 #include "base/workers/worker_pool.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <latch>
+#include <vector>
+
+#include "base/unique_fd.h"
 
 namespace berth::base {
 namespace {
@@ -15,6 +21,36 @@ TEST(WorkerPoolTest, WhatWasTakenRunsToItsEnd) {
     for (int i = 0; i < 50; ++i) ASSERT_TRUE(pool.Post([&] { ++ran; }));
   }
   EXPECT_EQ(ran, 50);
+}
+
+TEST(WorkerPoolTest, ThreadsThatHaveNothingToDoEndAndOthersComeForTheNextTask) {
+  WorkerPool pool({.name = "test", .max_threads = 2, .idle_time = std::chrono::milliseconds(1)});
+  std::vector<UniqueFd> threads;  // of the first tasks
+  Mutex mutex;
+  std::barrier together(3);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(pool.Post([&] {
+      const int thread = open("/proc/thread-self/comm", O_RDONLY | O_CLOEXEC);
+      {
+        MutexLock lock(mutex);
+        threads.emplace_back(thread);
+      }
+      together.arrive_and_wait();
+    }));
+  }
+  together.arrive_and_wait();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  for (const UniqueFd& thread : threads) {
+    char name[16];
+    // The file of a thread that has ended cannot be read.
+    while (pread(thread.get(), name, sizeof name, 0) > 0) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "a thread does not end";
+      std::this_thread::yield();
+    }
+  }
+  std::latch ran(1);
+  ASSERT_TRUE(pool.Post([&] { ran.count_down(); }));
+  ran.wait();
 }
 
 TEST(WorkerPoolTest, AFullQueueRefuses) {
