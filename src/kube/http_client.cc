@@ -3,12 +3,14 @@
 #include <set>
 #include <thread>
 
+#include "api/codecs/protobuf.h"
 #include "api/names.h"
-#include "base/json_builder.h"
 #include "base/log.h"
 #include "http/url.h"
 #include "kube/http_status.h"
 #include "kube/http_transport.h"
+#include "kube/object_format.h"
+#include "kube/watch_reader.h"
 #include "kube/write_points.h"
 
 namespace berth::kube {
@@ -17,16 +19,8 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-constexpr std::string_view kJsonType = "application/json";
-constexpr std::string_view kPartialList =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-constexpr std::string_view kPartialObject =
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-// The limit is high, because the schemas of custom resources nest deeply.
-constexpr int kMaxDepth = 200;
-// The parser leaves managedFields out, because only the server needs them, and they are often half
-// of an object's size.
-constexpr base::json::UnwantedMember kManagedFields{.of = "metadata", .name = "managedFields"};
+constexpr long kNotAcceptable = 406;
+constexpr long kUnsupportedMediaType = 415;
 // How long a watch may outlive the time after which the server should have ended it.
 constexpr std::chrono::seconds kWatchGrace{30};
 
@@ -66,6 +60,8 @@ StatusOr<std::string> MakeObjectTarget(const api::KindInfo& kind, std::string_vi
   return MakeTarget(kind, ns, name, subresource);
 }
 
+bool IsSuccess(const HttpAnswer& answer) { return answer.code >= 200 && answer.code <= 299; }
+
 std::string_view ContentTypeOf(PatchType type) {
   switch (type) {
     case PatchType::kJson:
@@ -76,30 +72,6 @@ std::string_view ContentTypeOf(PatchType type) {
       return "application/strategic-merge-patch+json";
   }
   return kJsonType;
-}
-
-StatusOr<WatchEvent> ParseEvent(std::string_view line, size_t max_bytes) {
-  auto frame = base::json::ParseWithout(kManagedFields, line,
-                                        {.max_bytes = max_bytes, .max_depth = kMaxDepth});
-  if (!frame.ok())
-    return Error(StatusCode::kUnavailable, "watch: {}", base::Message(frame.status()));
-  const std::string type = base::json::String(*frame, {"type"});
-  const Json& object = base::json::Map(*frame, {"object"});
-  if (type == "ERROR") return StatusFromObject(object);
-  WatchEvent event;
-  if (type == "ADDED") {
-    event.type = WatchEvent::Type::kAdded;
-  } else if (type == "MODIFIED") {
-    event.type = WatchEvent::Type::kModified;
-  } else if (type == "DELETED") {
-    event.type = WatchEvent::Type::kDeleted;
-  } else if (type == "BOOKMARK") {
-    event.type = WatchEvent::Type::kBookmark;
-  } else {
-    return Error(StatusCode::kUnavailable, "watch: unknown event type {}", base::Quote(type));
-  }
-  event.object = std::move((*frame)["object"]);
-  return event;
 }
 
 Json MakeDeleteBody(const DeleteOptions& options) {
@@ -113,55 +85,16 @@ Json MakeDeleteBody(const DeleteOptions& options) {
   return body;
 }
 
-// Splits the bytes of a watch into lines, and passes the event of each line to a function.
-class WatchReader {
- public:
-  WatchReader(const api::KindInfo& kind, size_t max_bytes,
-              const std::function<bool(WatchEvent event)>& on_event)
-      : kind_(kind), max_bytes_(max_bytes), on_event_(on_event) {}
-
-  StatusOr<bool> ConsumeLines(std::string& received) {
-    size_t begin = 0;
-    size_t end = 0;
-    while ((end = received.find('\n', std::max(begin, scanned_))) != std::string::npos) {
-      const std::string_view line = std::string_view(received).substr(begin, end - begin);
-      begin = end + 1;
-      scanned_ = 0;
-      if (line.find_first_not_of(" \r\t") == std::string_view::npos) continue;
-      ASSIGN_OR_RETURN(WatchEvent event, ParseEvent(line, max_bytes_));
-      event.object["apiVersion"] = kind_.api_version();
-      event.object["kind"] = kind_.kind;
-      if (!on_event_(std::move(event))) return false;
-    }
-    if (begin == received.size()) {
-      received = {};  // frees the memory of a burst
-    } else {
-      received.erase(0, begin);
-    }
-    scanned_ = received.size();
-    if (received.size() > max_bytes_) {
-      return Error(StatusCode::kResourceExhausted, "watch of {}: an event exceeds {} bytes",
-                   kind_.plural, max_bytes_);
-    }
-    return true;
-  }
-
- private:
-  const api::KindInfo& kind_;
-  const size_t max_bytes_;
-  const std::function<bool(WatchEvent event)>& on_event_;
-  size_t scanned_ = 0;  // bytes at the front of the rest that have no line feed
-};
-
 class HttpClient : public Client {
  public:
-  explicit HttpClient(std::unique_ptr<HttpTransport> transport)
-      : transport_(std::move(transport)) {}
+  HttpClient(std::unique_ptr<HttpTransport> transport, bool protobuf)
+      : transport_(std::move(transport)), formats_(protobuf) {}
 
   StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
                      std::string_view name) override {
     ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, ""));
-    return ReadObject(std::move(target));
+    return ReadObject(kind, std::move(target), AnswerForm::kObject,
+                      {.max_bytes = transport_->options().max_body_bytes});
   }
 
   StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
@@ -172,9 +105,11 @@ class HttpClient : public Client {
                          {"resourceVersion", options.resource_version},
                          {"limit", options.limit > 0 ? fmt::format("{}", options.limit) : ""},
                          {"continue", options.continue_token}});
-    ASSIGN_OR_RETURN(Json list,
-                     ReadObject(std::move(target), options.metadata_only ? kPartialList : kJsonType,
-                                kManagedFields));
+    ASSIGN_OR_RETURN(Json list, ReadObject(kind, std::move(target),
+                                           options.metadata_only ? AnswerForm::kMetadataList
+                                                                 : AnswerForm::kObject,
+                                           {.max_bytes = transport_->options().max_body_bytes,
+                                            .without_managed_fields = true}));
     ListResult result{.items = {},
                       .resource_version = base::json::String(list, {"metadata", "resourceVersion"}),
                       .continue_token = base::json::String(list, {"metadata", "continue"})};
@@ -194,33 +129,41 @@ class HttpClient : public Client {
   StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                         const Json& object) override {
     ASSIGN_OR_RETURN(std::string target, MakeTarget(kind, ns, "", ""));
-    return WriteObject(FindWritePoints("create", kind), "POST", std::move(target), kJsonType,
-                       base::json::Dump(object));
+    ASSIGN_OR_RETURN(const std::string body,
+                     SendWrite(FindWritePoints("create", kind), kind, "POST", std::move(target),
+                               [&](bool protobuf) { return EncodeBody(kind, object, protobuf); }));
+    return DecodeWritten(kind, ns, body);
   }
 
   StatusOr<Json> Update(const api::KindInfo& kind, const Json& object,
                         std::string_view subresource) override {
+    const std::string ns = base::json::String(object, {"metadata", "namespace"});
     ASSIGN_OR_RETURN(
         std::string target,
-        MakeObjectTarget(kind, base::json::String(object, {"metadata", "namespace"}),
-                         base::json::String(object, {"metadata", "name"}), subresource));
-    return WriteObject(FindWritePoints("update", kind, subresource), "PUT", std::move(target),
-                       kJsonType, base::json::Dump(object));
+        MakeObjectTarget(kind, ns, base::json::String(object, {"metadata", "name"}), subresource));
+    ASSIGN_OR_RETURN(
+        const std::string body,
+        SendWrite(FindWritePoints("update", kind, subresource), kind, "PUT", std::move(target),
+                  [&](bool protobuf) { return EncodeBody(kind, object, protobuf); }));
+    return DecodeWritten(kind, ns, body);
   }
 
   StatusOr<Json> Patch(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                        PatchType type, const Json& patch, std::string_view subresource) override {
     ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, subresource));
-    return WriteObject(FindWritePoints("patch", kind, subresource), "PATCH", std::move(target),
-                       ContentTypeOf(type), base::json::Dump(patch));
+    ASSIGN_OR_RETURN(const std::string body,
+                     SendWrite(FindWritePoints("patch", kind, subresource), kind, "PATCH",
+                               std::move(target), [&](bool /*protobuf*/) {
+                                 return BodyText{.type = std::string(ContentTypeOf(type)),
+                                                 .text = base::json::Dump(patch)};
+                               }));
+    return DecodeWritten(kind, ns, body);
   }
 
   Status Delete(const api::KindInfo& kind, std::string_view ns, std::string_view name,
                 const DeleteOptions& options) override {
     ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, ""));
-    return WriteObject(FindWritePoints("delete", kind), "DELETE", std::move(target), kJsonType,
-                       base::json::Dump(MakeDeleteBody(options)))
-        .status();
+    return SendDelete(kind, std::move(target), options);
   }
 
   Status DeleteCollection(const api::KindInfo& kind, std::string_view ns,
@@ -231,42 +174,44 @@ class HttpClient : public Client {
                    kind.namespaced ? "is missing" : "does not apply");
     }
     ASSIGN_OR_RETURN(std::string target, MakeTarget(kind, ns, "", ""));
-    return WriteObject(FindWritePoints("delete", kind), "DELETE", std::move(target), kJsonType,
-                       base::json::Dump(MakeDeleteBody(options)))
-        .status();
+    return SendDelete(kind, std::move(target), options);
   }
 
   StatusOr<Json> CreateSubresource(const api::KindInfo& kind, std::string_view ns,
                                    std::string_view name, std::string_view subresource,
                                    const Json& body) override {
     ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, subresource));
-    return WriteObject(FindWritePoints("create", kind, subresource), "POST", std::move(target),
-                       kJsonType, base::json::Dump(body));
+    HttpRequest request{.method = "POST",
+                        .target = std::move(target),
+                        // These bodies and answers are of many kinds and rare, so they stay JSON.
+                        .content_type = std::string(kJsonType),
+                        .body = base::json::Dump(body)};
+    const base::CallPoints points = FindWritePoints("create", kind, subresource);
+    RETURN_IF_ERROR(points.before->PassPoint());
+    ASSIGN_OR_RETURN(const HttpAnswer answer, PerformWithRetries(request, MakeDeadline(), {429}));
+    RETURN_IF_ERROR_WITH(points.after->PassPoint(), request.ToText());
+    if (!IsSuccess(answer)) return StatusFromHttp(answer.code, answer.body, request.ToText());
+    return DecodeWritten(kind, ns, answer.body);
   }
 
   Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
                std::stop_token stop,
                const std::function<bool(WatchEvent event)>& on_event) override {
     ASSIGN_OR_RETURN(std::string target, MakeTarget(kind, ns, "", ""));
-    const bool timed = options.timeout.count() > 0;
-    target +=
-        MakeQuery({{"watch", "true"},
-                   {"allowWatchBookmarks", "true"},
-                   {"labelSelector", options.label_selector},
-                   {"fieldSelector", options.field_selector},
-                   {"resourceVersion", options.resource_version},
-                   {"timeoutSeconds", timed ? fmt::format("{}", options.timeout.count()) : ""}});
-    WatchReader reader(kind, transport_->options().max_event_bytes, on_event);
-    return transport_->StreamResponse(
-        {.method = "GET",
-         .target = std::move(target),
-         .content_type = {},
-         .body = {},
-         .accept = std::string(options.metadata_only ? kPartialObject : kJsonType)},
-        stop,
-        timed ? std::chrono::steady_clock::now() + options.timeout + kWatchGrace
-              : HttpTransport::Time::max(),
-        [&](std::string& received) { return reader.ConsumeLines(received); });
+    const size_t max_bytes = transport_->options().max_event_bytes;
+    std::string version = options.resource_version;
+    if (formats_.UsesProtobuf(kind)) {
+      WatchReader reader(kind, {.max_bytes = max_bytes}, on_event);
+      const Status status = StreamEvents(target, options, version, true, stop, reader);
+      // Only an answer of 406 is this error when no event was at fault.
+      const bool refused = status.code() == StatusCode::kUnimplemented;
+      if (reader.protobuf_failure().ok() && !refused) return status;
+      formats_.UseJson(kind, base::Message(status));
+      // The watch goes on behind the last event that was passed on.
+      if (!reader.version().empty()) version = reader.version();
+    }
+    WatchReader reader(kind, {.max_bytes = max_bytes, .may_be_frames = false}, on_event);
+    return StreamEvents(target, options, version, false, stop, reader);
   }
 
   Status GetStream(std::string_view target, std::string_view accept, std::stop_token stop,
@@ -289,31 +234,62 @@ class HttpClient : public Client {
     return std::chrono::steady_clock::now() + transport_->options().request_timeout;
   }
 
-  StatusOr<Json> ParseAnswer(const HttpRequest& request, const HttpAnswer& answer,
-                             base::json::UnwantedMember unwanted = {}) const {
-    if (answer.code < 200 || answer.code > 299) {
-      return StatusFromHttp(answer.code, answer.body, request.ToText());
-    }
-    auto parsed = base::json::ParseWithout(
-        unwanted, answer.body,
-        {.max_bytes = transport_->options().max_body_bytes, .max_depth = kMaxDepth});
-    if (!parsed.ok() || !parsed->is_object()) {
-      return Error(StatusCode::kUnavailable, "{}: the answer is not a JSON object",
-                   request.ToText());
-    }
-    return parsed;
+  Status StreamEvents(const std::string& target, const ListOptions& options,
+                      const std::string& version, bool protobuf, const std::stop_token& stop,
+                      WatchReader& reader) {
+    const bool timed = options.timeout.count() > 0;
+    const std::string query =
+        MakeQuery({{"watch", "true"},
+                   {"allowWatchBookmarks", "true"},
+                   {"labelSelector", options.label_selector},
+                   {"fieldSelector", options.field_selector},
+                   {"resourceVersion", version},
+                   {"timeoutSeconds", timed ? fmt::format("{}", options.timeout.count()) : ""}});
+    return transport_->StreamResponse(
+        {.method = "GET",
+         .target = target + query,
+         .content_type = {},
+         .body = {},
+         .accept = AcceptHeader(options.metadata_only ? AnswerForm::kMetadata : AnswerForm::kObject,
+                                protobuf)},
+        stop,
+        timed ? std::chrono::steady_clock::now() + options.timeout + kWatchGrace
+              : HttpTransport::Time::max(),
+        [&](std::string& received) { return reader.ConsumeEvents(received); });
   }
 
-  StatusOr<Json> ReadObject(std::string target, std::string_view accept = kJsonType,
-                            base::json::UnwantedMember unwanted = {}) {
-    const HttpRequest request{.method = "GET",
-                              .target = std::move(target),
-                              .content_type = {},
-                              .body = {},
-                              .accept = std::string(accept)};
+  // Gets an object or list in the kind's format. If protobuf fails, it is asked for again as JSON.
+  StatusOr<Json> ReadObject(const api::KindInfo& kind, std::string target, AnswerForm form,
+                            const DecodeLimits& limits) {
+    HttpRequest request{
+        .method = "GET", .target = std::move(target), .content_type = {}, .body = {}};
     const auto deadline = MakeDeadline();
-    ASSIGN_OR_RETURN(const HttpAnswer answer, PerformWithRetries(request, deadline, {429, 503}));
-    return ParseAnswer(request, answer, unwanted);
+    while (true) {
+      const bool protobuf = formats_.UsesProtobuf(kind);
+      request.accept = AcceptHeader(form, protobuf);
+      ASSIGN_OR_RETURN(const HttpAnswer answer, PerformWithRetries(request, deadline, {429, 503}));
+      if (!IsSuccess(answer)) {
+        const Status status = StatusFromHttp(answer.code, answer.body, request.ToText());
+        if (!protobuf || answer.code != kNotAcceptable) return status;
+        formats_.UseJson(kind, base::Message(status));
+        continue;
+      }
+      auto decoded = DecodeObject(answer.body, limits);
+      if (decoded.ok()) return decoded;
+      if (!protobuf || !api::HasEnvelope(answer.body)) {
+        return Error(StatusCode::kUnavailable, "{}: the answer is not an object: {}",
+                     request.ToText(), base::Message(decoded.status()));
+      }
+      formats_.UseJson(kind, base::Message(decoded.status()));
+    }
+  }
+
+  Status SendDelete(const api::KindInfo& kind, std::string target, const DeleteOptions& options) {
+    const BodyText body{.type = std::string(kJsonType),
+                        .text = base::json::Dump(MakeDeleteBody(options))};
+    return SendWrite(FindWritePoints("delete", kind), kind, "DELETE", std::move(target),
+                     [&](bool /*protobuf*/) { return body; })
+        .status();
   }
 
   // Makes the request, and makes it again while the server answers with one of the codes `busy` and
@@ -329,20 +305,56 @@ class HttpClient : public Client {
     }
   }
 
-  // Makes a write between its two fault points (write_points.h).
-  StatusOr<Json> WriteObject(const base::CallPoints& points, std::string_view method,
-                             std::string target, std::string_view content_type, std::string body) {
-    const HttpRequest request{.method = std::string(method),
-                              .target = std::move(target),
-                              .content_type = std::string(content_type),
-                              .body = std::move(body)};
+  // Makes a write between its two fault points (write_points.h), and returns the answer's body.
+  // `encode` gives the request's body in the format that it is called with. A server that refuses a
+  // format has done nothing, so the write is then sent again as JSON.
+  StatusOr<std::string> SendWrite(const base::CallPoints& points, const api::KindInfo& kind,
+                                  std::string_view method, std::string target,
+                                  const std::function<BodyText(bool protobuf)>& encode) {
+    HttpRequest request{.method = std::string(method), .target = std::move(target)};
+    const auto deadline = MakeDeadline();
     RETURN_IF_ERROR(points.before->PassPoint());
-    ASSIGN_OR_RETURN(const HttpAnswer answer, PerformWithRetries(request, MakeDeadline(), {429}));
-    RETURN_IF_ERROR_WITH(points.after->PassPoint(), request.ToText());
-    return ParseAnswer(request, answer);
+    while (true) {
+      const bool protobuf = formats_.UsesProtobuf(kind);
+      BodyText body = encode(protobuf);
+      request.content_type = std::move(body.type);
+      request.body = std::move(body.text);
+      request.accept = AcceptHeader(AnswerForm::kObject, protobuf);
+      ASSIGN_OR_RETURN(HttpAnswer answer, PerformWithRetries(request, deadline, {429}));
+      const bool refused = answer.code == kNotAcceptable || answer.code == kUnsupportedMediaType;
+      if (protobuf && refused) {
+        formats_.UseJson(kind, fmt::format("{}: HTTP {}", request.ToText(), answer.code));
+        continue;
+      }
+      RETURN_IF_ERROR_WITH(points.after->PassPoint(), request.ToText());
+      if (IsSuccess(answer)) return std::move(answer.body);
+      return StatusFromHttp(answer.code, answer.body, request.ToText());
+    }
+  }
+
+  // Decodes the object that a write returned. If protobuf does not give all of it, the object is
+  // read as JSON, because a later PUT of it must not lose a field.
+  StatusOr<Json> DecodeWritten(const api::KindInfo& kind, std::string_view ns,
+                               std::string_view body) {
+    DecodeLimits limits{.max_bytes = transport_->options().max_body_bytes};
+    auto decoded = DecodeObject(body, limits);
+    if (decoded.ok()) return decoded;
+    if (api::HasEnvelope(body)) {
+      formats_.UseJson(kind, base::Message(decoded.status()));
+      limits.refuse_unknown = false;
+      decoded = DecodeObject(body, limits);
+      if (decoded.ok()) {
+        auto whole = Get(kind, ns, base::json::String(*decoded, {"metadata", "name"}));
+        // An account that may not read the object cannot put it back whole in any case.
+        return whole.ok() ? whole : decoded;
+      }
+    }
+    return Error(StatusCode::kUnavailable, "{}: the answer to a write is not an object: {}",
+                 kind.group_resource(), base::Message(decoded.status()));
   }
 
   const std::unique_ptr<HttpTransport> transport_;
+  ObjectFormats formats_;
 };
 
 }  // namespace
@@ -350,7 +362,10 @@ class HttpClient : public Client {
 StatusOr<std::unique_ptr<Client>> NewHttpClient(const Config& config,
                                                 const HttpClientOptions& options) {
   ASSIGN_OR_RETURN(auto transport, HttpTransport::New(config, options));
-  return std::make_unique<HttpClient>(std::move(transport));
+  // A server on a UNIX socket is Berth's own, which stores JSON and sends its text as it is.
+  const bool protobuf = options.format == ObjectFormat::kProtobuf ||
+                        (options.format == ObjectFormat::kByServer && config.socket.empty());
+  return std::make_unique<HttpClient>(std::move(transport), protobuf);
 }
 
 }  // namespace berth::kube

@@ -20,6 +20,13 @@
 
 namespace berth::kube {
 
+// The format of the objects of built-in kinds. Custom resources and patches are always JSON.
+enum class ObjectFormat {
+  kByServer,  // JSON over a UNIX socket, where the server is Berth's own, and else protobuf
+  kJson,
+  kProtobuf,  // while it gives the objects with all their fields (object_format.h)
+};
+
 struct HttpClientOptions {
   std::string user_agent = "berth";  // a kube-apiserver makes the name of the field manager from it
   // The time of a request with its retries. It does not apply to watches.
@@ -30,7 +37,11 @@ struct HttpClientOptions {
   double queries_per_second = 0;
   int burst = 0;
   size_t max_body_bytes = 64 * 1024 * 1024;
-  size_t max_event_bytes = 8 * 1024 * 1024;  // one line of a watch
+  size_t max_event_bytes = 8 * 1024 * 1024;  // one event of a watch
+  ObjectFormat format = ObjectFormat::kByServer;
+  // Lets the server compress large answers. That costs the server more time than it takes to make
+  // them, so it is only for clients behind a slow network.
+  bool compress = false;
 };
 
 // INVALID_ARGUMENT: the configuration names no server. INTERNAL: libcurl cannot be initialized. A

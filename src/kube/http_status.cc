@@ -1,6 +1,7 @@
 #include "kube/http_status.h"
 
 #include "base/log.h"
+#include "kube/object_format.h"
 
 namespace berth::kube {
 namespace {
@@ -8,6 +9,8 @@ namespace {
 using base::Json;
 using base::Status;
 using base::StatusCode;
+
+constexpr size_t kMaxStatusBytes = 3 * 1024 * 1024;
 
 StatusCode CodeOf(int64_t http, std::string_view reason) {
   switch (http) {
@@ -42,7 +45,7 @@ StatusCode CodeOf(int64_t http, std::string_view reason) {
 }  // namespace
 
 Status StatusFromHttp(long code, std::string_view body, std::string_view request) {
-  const auto parsed = base::json::Parse(body);
+  const auto parsed = DecodeObject(body, {.max_bytes = kMaxStatusBytes, .refuse_unknown = false});
   if (parsed.ok() && base::json::String(*parsed, {"kind"}) == "Status") {
     const std::string message = base::json::String(*parsed, {"message"});
     const StatusCode status_code = CodeOf(code, base::json::String(*parsed, {"reason"}));

@@ -294,8 +294,7 @@ StatusOr<HttpAnswer> HttpTransport::PerformRequest(const HttpRequest& request, T
   } else {
     handle->PrepareRequest(config_, request, token, options_.max_body_bytes);
     handle->SetOption(CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
-    // Compression is worth it only for lists over a network.
-    const bool compress = config_.socket.empty() && request.method == "GET";
+    const bool compress = options_.compress && config_.socket.empty() && request.method == "GET";
     handle->SetOption(CURLOPT_ACCEPT_ENCODING,
                       compress ? "gzip" : static_cast<const char*>(nullptr));
     const CURLcode code = curl_easy_perform(handle->easy());

@@ -17,13 +17,21 @@ namespace berth::api {
 
 inline constexpr std::string_view kProtobufType = "application/vnd.kubernetes.protobuf";
 
+// What each object in protobuf begins with, and no JSON text does.
+inline constexpr std::string_view kEnvelopeMagic("k8s\0", 4);
+inline bool HasEnvelope(std::string_view body) { return body.starts_with(kEnvelopeMagic); }
+
 // Whether Kubernetes has a protobuf message for the objects of `schema`. False for nullptr.
 bool HasProtobuf(const Schema* schema);
+// Whether the message has all fields of the objects. False where a field exists in JSON only, and
+// for nullptr.
+bool IsWholeInProtobuf(const Schema* schema);
 
 // Appends the message for the JSON text of an object, in one pass over the text. Members that the
 // schema does not know, or that have another type, are left out. If the text is malformed, the
-// members before the mistake are written.
-void AppendMessage(const Schema& schema, std::string_view json, std::string& out);
+// members before the mistake are written. Returns whether the message has all that the text has;
+// null members and empty lists and maps do not count, because they mean the same as absent ones.
+bool AppendMessage(const Schema& schema, std::string_view json, std::string& out);
 
 // Appends a length-delimited field: a string, bytes or a message.
 void AppendField(int number, std::string_view content, std::string& out);
@@ -47,9 +55,25 @@ struct Envelope {
 // INVALID_ARGUMENT: `body` is not an envelope.
 base::StatusOr<Envelope> OpenEnvelope(std::string_view body);
 
-// Returns the object of a message, without apiVersion and kind. Fields that the schema does not
-// know are skipped. INVALID_ARGUMENT: the message is malformed, nests deeper than 64 levels, or has
-// a string that is not UTF-8.
-base::StatusOr<base::Json> DecodeMessage(const Schema& schema, std::string_view message);
+// One change of a watch. The views point into the event.
+struct WatchFrame {
+  std::string_view type;    // "ADDED" ...
+  std::string_view object;  // an envelope
+};
+// INVALID_ARGUMENT: `event`, a frame without its length, is not a WatchEvent.
+base::StatusOr<WatchFrame> OpenWatchFrame(std::string_view event);
+
+struct DecodeOptions {
+  // A field that is left out without being read, such as that of managedFields; null: none.
+  const Field* unwanted = nullptr;
+  // A field that the schema does not know is an error. Otherwise it is skipped.
+  bool refuse_unknown = false;
+};
+
+// Returns the object of a message, without apiVersion and kind. INVALID_ARGUMENT: the message is
+// malformed, nests deeper than 64 levels, or has a string that is not UTF-8. UNIMPLEMENTED: it has
+// a field that the schema does not know, and `options` refuse that.
+base::StatusOr<base::Json> DecodeMessage(const Schema& schema, std::string_view message,
+                                         const DecodeOptions& options = {});
 
 }  // namespace berth::api

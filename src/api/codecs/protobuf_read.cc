@@ -205,12 +205,21 @@ Json ToInteger(const Schema& type, uint64_t value) {
                                 : Json(static_cast<int64_t>(value));
 }
 
-Status ReadMessage(const Schema& schema, std::string_view message, int depth, Json& object);
+// What the caller wants of a message, and how deep its part that is being read stands in it.
+struct Place {
+  const DecodeOptions& options;
+  int depth;
+
+  Place Inner() const { return {options, depth + 1}; }
+};
+
+Status ReadMessage(const Schema& schema, std::string_view message, const Place& place,
+                   Json& object);
 
 // Reads a union, and returns the value of its field.
-StatusOr<Json> ReadUnion(const Schema& schema, std::string_view message, int depth) {
+StatusOr<Json> ReadUnion(const Schema& schema, std::string_view message, const Place& place) {
   Json members = Json::object();
-  RETURN_IF_ERROR(ReadMessage(schema, message, depth, members));
+  RETURN_IF_ERROR(ReadMessage(schema, message, place, members));
   Json chosen = false;  // protobuf may omit a lone boolean
   for (const Field& field : schema.fields) {
     const auto it = members.find(field.name);
@@ -223,7 +232,7 @@ StatusOr<Json> ReadUnion(const Schema& schema, std::string_view message, int dep
 
 // Reads a value that is neither a list nor a map, and whose wire type was checked. `present` is the
 // object that earlier parts of the same message gave (null: none); it is moved into the result.
-StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* present) {
+StatusOr<Json> ReadValue(const Schema& type, Fields& fields, const Place& place, Json* present) {
   switch (type.type) {
     case FieldType::kInteger: {
       ASSIGN_OR_RETURN(const uint64_t value, fields.ReadVarint());
@@ -258,10 +267,10 @@ StatusOr<Json> ReadValue(const Schema& type, Fields& fields, int depth, Json* pr
     case FieldType::kAny:
       return ReadAny(bytes);
     case FieldType::kUnion:
-      return ReadUnion(type, bytes, depth + 1);
+      return ReadUnion(type, bytes, place.Inner());
     case FieldType::kObject: {
       Json object = present != nullptr ? std::move(*present) : Json::object();
-      RETURN_IF_ERROR(ReadMessage(type, bytes, depth + 1, object));
+      RETURN_IF_ERROR(ReadMessage(type, bytes, place.Inner(), object));
       return object;
     }
     default: {
@@ -291,7 +300,7 @@ Json ZeroOf(FieldType type) {
   }
 }
 
-Status ReadMapEntry(const Schema& map, std::string_view entry, int depth, Json& out) {
+Status ReadMapEntry(const Schema& map, std::string_view entry, const Place& place, Json& out) {
   std::string key;
   Json value = ZeroOf(map.element->type);
   RETURN_IF_ERROR(ForEachField(entry, [&](Fields& fields) -> StatusOr<bool> {
@@ -303,7 +312,7 @@ Status ReadMapEntry(const Schema& map, std::string_view entry, int depth, Json& 
       ASSIGN_OR_RETURN(const std::string_view bytes, fields.ReadBytes());
       ASSIGN_OR_RETURN(key, ReadText(bytes));
     } else {
-      ASSIGN_OR_RETURN(value, ReadValue(*map.element, fields, depth, nullptr));
+      ASSIGN_OR_RETURN(value, ReadValue(*map.element, fields, place, nullptr));
     }
     return true;
   }));
@@ -313,7 +322,7 @@ Status ReadMapEntry(const Schema& map, std::string_view entry, int depth, Json& 
 }
 
 // Reads one item of a list, or several numbers that are packed into one field.
-Status ReadListItem(const Field& field, Fields& fields, int depth, Json& out) {
+Status ReadListItem(const Field& field, Fields& fields, const Place& place, Json& out) {
   const Schema& element = *field.type->element;
   if (!out.is_array()) out = Json::array();
   if (fields.type() == WireFormatLite::WIRETYPE_LENGTH_DELIMITED &&
@@ -329,25 +338,25 @@ Status ReadListItem(const Field& field, Fields& fields, int depth, Json& out) {
     return base::OkStatus();
   }
   if (fields.type() != WireTypeOf(element.type)) return WrongType(field.name, fields.type());
-  ASSIGN_OR_RETURN(Json value, ReadValue(element, fields, depth, nullptr));
+  ASSIGN_OR_RETURN(Json value, ReadValue(element, fields, place, nullptr));
   out.push_back(std::move(value));
   return base::OkStatus();
 }
 
-Status ReadField(const Field& field, Fields& fields, int depth, Json& object) {
+Status ReadField(const Field& field, Fields& fields, const Place& place, Json& object) {
   const FieldType type = field.type->type;
-  if (type == FieldType::kList) return ReadListItem(field, fields, depth, object[field.name]);
+  if (type == FieldType::kList) return ReadListItem(field, fields, place, object[field.name]);
   if (fields.type() != WireTypeOf(type)) return WrongType(field.name, fields.type());
   if (type == FieldType::kMap) {
     ASSIGN_OR_RETURN(const std::string_view entry, fields.ReadBytes());
-    return ReadMapEntry(*field.type, entry, depth, object[field.name]);
+    return ReadMapEntry(*field.type, entry, place, object[field.name]);
   }
   if (field.inlined) {
     ASSIGN_OR_RETURN(const std::string_view bytes, fields.ReadBytes());
-    return ReadMessage(*field.type, bytes, depth + 1, object);
+    return ReadMessage(*field.type, bytes, place.Inner(), object);
   }
   const auto present = object.find(field.name);
-  ASSIGN_OR_RETURN(Json value, ReadValue(*field.type, fields, depth,
+  ASSIGN_OR_RETURN(Json value, ReadValue(*field.type, fields, place,
                                          present == object.end() ? nullptr : &*present));
   // A zero means "absent", because Kubernetes writes all scalars that it holds by value.
   if (value.is_null() || (IsZero(type, value) && !field.has_presence && !field.required)) {
@@ -358,58 +367,81 @@ Status ReadField(const Field& field, Fields& fields, int depth, Json& object) {
   return base::OkStatus();
 }
 
-Status ReadMessage(const Schema& schema, std::string_view message, int depth, Json& object) {
-  if (depth > kMaxDepth) return Malformed("messages nest too deep");
+Status ReadMessage(const Schema& schema, std::string_view message, const Place& place,
+                   Json& object) {
+  if (place.depth > kMaxDepth) return Malformed("messages nest too deep");
   return ForEachField(message, [&](Fields& fields) -> StatusOr<bool> {
     for (const Field& field : schema.fields) {
       if (field.number != fields.number() || field.number == 0) continue;
-      RETURN_IF_ERROR(ReadField(field, fields, depth, object));
+      if (&field == place.options.unwanted) return false;
+      RETURN_IF_ERROR(ReadField(field, fields, place, object));
       return true;
     }
-    return false;
+    if (!place.options.refuse_unknown) return false;
+    return Error(StatusCode::kUnimplemented, "proto: {} has an unknown field {}",
+                 schema.name.empty() ? "a message" : schema.name, fields.number());
   });
+}
+
+// Reads a field of one of the messages around objects, which consists of bytes.
+StatusOr<std::string_view> ReadOuterField(Fields& fields) {
+  if (fields.type() != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+    return WrongType("of the envelope", fields.type());
+  }
+  return fields.ReadBytes();
 }
 
 }  // namespace
 
 StatusOr<Envelope> OpenEnvelope(std::string_view body) {
-  constexpr std::string_view kMagic("k8s\0", 4);
-  if (!body.starts_with(kMagic)) {
+  if (!HasEnvelope(body)) {
     return Error(StatusCode::kInvalidArgument,
                  "provided data does not appear to be a protobuf message, expected prefix "
                  "[107 56 115 0]");
   }
   Envelope envelope;
-  const auto bytes = [](Fields& fields) -> StatusOr<std::string_view> {
-    if (fields.type() != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
-      return WrongType("of the envelope", fields.type());
-    }
-    return fields.ReadBytes();
-  };
   const auto read_type = [&](Fields& fields) -> StatusOr<bool> {
     if (fields.number() != 1 && fields.number() != 2) return false;
-    ASSIGN_OR_RETURN((fields.number() == 1 ? envelope.api_version : envelope.kind), bytes(fields));
+    ASSIGN_OR_RETURN((fields.number() == 1 ? envelope.api_version : envelope.kind),
+                     ReadOuterField(fields));
     return true;
   };
-  RETURN_IF_ERROR(ForEachField(body.substr(kMagic.size()), [&](Fields& fields) -> StatusOr<bool> {
-    if (fields.number() == 1) {
-      ASSIGN_OR_RETURN(const std::string_view type_meta, bytes(fields));
-      RETURN_IF_ERROR(ForEachField(type_meta, read_type));
-      return true;
-    }
-    if (fields.number() != 2) return false;
-    ASSIGN_OR_RETURN(envelope.message, bytes(fields));
-    return true;
-  }));
+  RETURN_IF_ERROR(
+      ForEachField(body.substr(kEnvelopeMagic.size()), [&](Fields& fields) -> StatusOr<bool> {
+        if (fields.number() == 1) {
+          ASSIGN_OR_RETURN(const std::string_view type_meta, ReadOuterField(fields));
+          RETURN_IF_ERROR(ForEachField(type_meta, read_type));
+          return true;
+        }
+        if (fields.number() != 2) return false;
+        ASSIGN_OR_RETURN(envelope.message, ReadOuterField(fields));
+        return true;
+      }));
   if (!base::IsUtf8(envelope.api_version) || !base::IsUtf8(envelope.kind)) {
     return Malformed("a string is not UTF-8");
   }
   return envelope;
 }
 
-StatusOr<Json> DecodeMessage(const Schema& schema, std::string_view message) {
+StatusOr<WatchFrame> OpenWatchFrame(std::string_view event) {
+  WatchFrame frame;
+  RETURN_IF_ERROR(ForEachField(event, [&](Fields& fields) -> StatusOr<bool> {
+    if (fields.number() != 1 && fields.number() != 2) return false;
+    ASSIGN_OR_RETURN(const std::string_view content, ReadOuterField(fields));
+    if (fields.number() == 1) {
+      frame.type = content;
+      return true;
+    }
+    ASSIGN_OR_RETURN(frame.object, ReadOnlyField(content));
+    return true;
+  }));
+  return frame;
+}
+
+StatusOr<Json> DecodeMessage(const Schema& schema, std::string_view message,
+                             const DecodeOptions& options) {
   Json object = Json::object();
-  RETURN_IF_ERROR(ReadMessage(schema, message, 1, object));
+  RETURN_IF_ERROR(ReadMessage(schema, message, {options, 1}, object));
   return object;
 }
 

@@ -338,6 +338,74 @@ TEST(Protobuf, WatchFramesSayTheirLength) {
             Bytes({0, 0, 0, 13, 0x0a, 5, 'A', 'D', 'D', 'E', 'D', 0x12, 4, 0x0a, 2, 'x', 'y'}));
 }
 
+TEST(Protobuf, WatchFramesOpen) {
+  const std::string frame = MakeWatchFrame("ADDED", "xy");
+  const auto opened = OpenWatchFrame(std::string_view(frame).substr(4));
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->type, "ADDED");
+  EXPECT_EQ(opened->object, "xy");
+  EXPECT_FALSE(OpenWatchFrame(std::string_view(frame).substr(5)).ok());
+}
+
+TEST(Protobuf, ReadersMayRefuseUnknownFieldsAtAnyDepth) {
+  const Schema* schema = SchemaOf(kinds::kPersistentVolume);
+  const Json volume = {{"metadata", {{"name", "v"}}}, {"spec", {{"volumeMode", "Block"}}}};
+  const std::string known = Encode(*schema, volume);
+  const DecodeOptions strict{.refuse_unknown = true};
+  EXPECT_EQ(DecodeMessage(*schema, known, strict).value(), volume);
+  const std::string field = Bytes({0xa2, 0x06, 1, 'x'});  // number 100
+  std::string in_spec;
+  AppendField(2, field, in_spec);
+  for (const std::string& unknown : {field, in_spec}) {
+    EXPECT_EQ(DecodeMessage(*schema, known + unknown, strict).status().code(),
+              base::StatusCode::kUnimplemented);
+    EXPECT_EQ(Decode(*schema, known + unknown), volume);
+  }
+}
+
+TEST(Protobuf, AnUnwantedFieldIsLeftOut) {
+  const Schema* schema = SchemaOf(kinds::kConfigMap);
+  const Json managed = {
+      {"metadata",
+       {{"name", "c"}, {"managedFields", {{{"manager", "m"}, {"fieldsV1", Json::object()}}}}}}};
+  const auto object = DecodeMessage(
+      *schema, Encode(*schema, managed),
+      {.unwanted = NamedSchema("ObjectMeta")->Find("managedFields"), .refuse_unknown = true});
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_EQ(*object, Json({{"metadata", {{"name", "c"}}}}));
+}
+
+TEST(Protobuf, WritersSayWhetherAMemberIsLost) {
+  const Schema* schema = SchemaOf(kinds::kPersistentVolumeClaim);
+  const auto whole = [&](std::string_view json) {
+    std::string out;
+    return AppendMessage(*schema, json, out);
+  };
+  EXPECT_TRUE(whole(R"({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                        "metadata": {"name": "c", "creationTimestamp": null, "labels": {}},
+                        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "",
+                                 "resources": {"requests": {"storage": "1Gi"}}}})"));
+  EXPECT_FALSE(whole(R"({"spec": {"newField": 1}})"));
+  EXPECT_FALSE(whole(R"({"spec": {"newField": {"a": []}}})"));
+  EXPECT_FALSE(whole(R"({"newField": "x"})"));
+  EXPECT_FALSE(whole(R"({"spec": "a text"})"));
+  EXPECT_FALSE(whole(R"({"spec": {"volumeName": 1}})"));
+  EXPECT_FALSE(whole(R"({"spec": {"accessModes": {"a": "b"}}})"));
+  EXPECT_FALSE(whole(R"({"spec": {"accessModes": [null]}})"));
+  EXPECT_FALSE(whole(R"({"metadata": {"creationTimestamp": "yesterday"}})"));
+  EXPECT_FALSE(whole(R"({"metadata": {"name": "cut o)"));
+}
+
+TEST(Protobuf, FieldsThatExistInJsonOnlyAreNamed) {
+  EXPECT_TRUE(IsWholeInProtobuf(SchemaOf(kinds::kPersistentVolume)));
+  EXPECT_TRUE(IsWholeInProtobuf(SchemaOf(kinds::kPod)));
+  EXPECT_TRUE(IsWholeInProtobuf(SchemaOf(kinds::kCustomResourceDefinition)));
+  // allowRuntimeAssistedMount
+  EXPECT_FALSE(IsWholeInProtobuf(SchemaOf(kinds::kStorageClass)));
+  EXPECT_FALSE(IsWholeInProtobuf(SchemaOf(kinds::kHostMount)));
+  EXPECT_FALSE(IsWholeInProtobuf(nullptr));
+}
+
 TEST(Protobuf, HostMountsHaveNone) {
   EXPECT_FALSE(HasProtobuf(SchemaOf(kinds::kHostMount)));
   EXPECT_TRUE(HasProtobuf(SchemaOf(kinds::kPod)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 #include <vector>
 
 #include "api/codecs/protobuf.h"
@@ -15,13 +16,7 @@ namespace {
 using base::Json;
 using google::protobuf::internal::WireFormatLite;
 
-// The field numbers of the messages around objects.
-constexpr int kUnknownTypeMeta = 1;
-constexpr int kUnknownRaw = 2;
-constexpr int kTypeMetaApiVersion = 1;
-constexpr int kTypeMetaKind = 2;
-constexpr int kWatchEventType = 1;
-constexpr int kWatchEventObject = 2;
+// Field numbers of messages that have no schema.
 constexpr int kRawExtensionRaw = 1;
 constexpr int kMapKey = 1;
 constexpr int kMapValue = 2;
@@ -49,6 +44,11 @@ void AppendDouble(std::string& out, int number, double value) {
   for (int i = 0; i < 8; ++i, bits >>= 8) out += static_cast<char>(bits);
 }
 
+// Whether the envelope has the field, in place of the message.
+bool IsTypeMeta(const Field& field) {
+  return field.number == 0 && (field.name == "apiVersion" || field.name == "kind");
+}
+
 // Converts the events of a scan of JSON text into protobuf fields. The length of a message stands
 // before its content, but is known only after it. So OpenMessage reserves one byte for the length,
 // and CloseMessage makes room if the length needs more.
@@ -57,7 +57,12 @@ class Writer {
   Writer(const Schema& schema, std::string& out) : root_(schema), out_(out) {}
 
   bool Null() {
-    if (raw_depth_ > 0) AppendRawValue("null");
+    if (raw_depth_ > 0) return AppendRawValue("null");
+    // A null member means that there is none; an item or entry that is null cannot be written.
+    if (!frames_.empty() && frames_.back().schema != nullptr &&
+        frames_.back().schema->type != FieldType::kObject) {
+      whole_ = false;
+    }
     return true;
   }
   bool Boolean(bool value) {
@@ -71,9 +76,13 @@ class Writer {
         OpenMessage(slot_.number);
         AppendInteger(out_, field->number, value ? 1 : 0);
         CloseMessage();
+      } else {
+        whole_ = false;
       }
     } else if (slot_.type->type == FieldType::kAny) {
       WriteRawScalar(value ? "true" : "false");
+    } else {
+      whole_ = false;
     }
     return EndValue();
   }
@@ -87,9 +96,15 @@ class Writer {
     if (raw_depth_ > 0) return AppendRawValue(text);
     BeginValue();
     if (slot_.type == nullptr) return EndValue();
-    if (slot_.type->type == FieldType::kNumber) AppendDouble(out_, slot_.number, value);
-    if (slot_.type->type == FieldType::kQuantity) WriteQuantity(text);
-    if (slot_.type->type == FieldType::kAny) WriteRawScalar(text);
+    if (slot_.type->type == FieldType::kNumber) {
+      AppendDouble(out_, slot_.number, value);
+    } else if (slot_.type->type == FieldType::kQuantity) {
+      WriteQuantity(text);
+    } else if (slot_.type->type == FieldType::kAny) {
+      WriteRawScalar(text);
+    } else {
+      whole_ = false;
+    }
     return EndValue();
   }
   bool String(std::string_view value) {
@@ -124,6 +139,7 @@ class Writer {
           frames_.push_back(frame);
           return StartRaw('{');
         default:
+          whole_ = false;
           break;
       }
     }
@@ -159,6 +175,8 @@ class Writer {
         OpenMessageIn(frame, kRawExtensionRaw);
         frames_.push_back(frame);
         return StartRaw('[');
+      } else {
+        whole_ = false;
       }
     }
     frames_.push_back(frame);
@@ -170,8 +188,11 @@ class Writer {
   }
   // Closes all open messages, because the text ended early. What was written so far stays.
   void CloseAllMessages() {
+    whole_ = false;
     while (!starts_.empty()) CloseMessage();
   }
+  // Whether all values of the text were written.
+  bool whole() const { return whole_; }
 
  private:
   // An open object, map or list.
@@ -232,17 +253,25 @@ class Writer {
     for (const Field& field : object.fields) {
       if (!field.inlined) {
         if (field.name != key_) continue;
-        if (field.number != 0) slot_ = {.type = field.type, .number = field.number};
+        if (field.number != 0) {
+          slot_ = {.type = field.type, .number = field.number};
+        } else if (!IsTypeMeta(field)) {
+          whole_ = false;
+        }
         return;
       }
       const Field* inner = field.type->Find(key_);
       if (inner == nullptr) continue;
-      if (field.number == 0 || inner->number == 0) return;
+      if (field.number == 0 || inner->number == 0) {
+        whole_ = false;
+        return;
+      }
       OpenMessage(field.number);
       ++opened_;
       slot_ = {.type = inner->type, .number = inner->number};
       return;
     }
+    whole_ = false;
   }
 
   bool EndValue() {
@@ -266,6 +295,7 @@ class Writer {
   void ChooseAlternative(FieldType type, Frame& frame) {
     const Field* field = FindAlternative(type);
     if (field == nullptr) {
+      whole_ = false;
       slot_ = {.type = slot_.type};
       return;
     }
@@ -280,6 +310,7 @@ class Writer {
   void WriteInteger(int64_t value) {
     switch (slot_.type->type) {
       case FieldType::kInteger:
+        if (slot_.type->format == "int32" && value != static_cast<int32_t>(value)) whole_ = false;
         return AppendInteger(out_, slot_.number, static_cast<uint64_t>(value));
       case FieldType::kNumber:
         return AppendDouble(out_, slot_.number, static_cast<double>(value));
@@ -294,6 +325,7 @@ class Writer {
       case FieldType::kAny:
         return WriteRawScalar(std::to_string(value));
       default:
+        whole_ = false;
         return;
     }
   }
@@ -310,7 +342,11 @@ class Writer {
       case FieldType::kDuration:
         return AppendField(slot_.number, value, out_);
       case FieldType::kBytes:
-        if (const auto bytes = base::DecodeBase64(value)) AppendField(slot_.number, *bytes, out_);
+        if (const auto bytes = base::DecodeBase64(value)) {
+          AppendField(slot_.number, *bytes, out_);
+        } else {
+          whole_ = false;
+        }
         return;
       case FieldType::kQuantity:
         return WriteQuantity(value);
@@ -326,13 +362,17 @@ class Writer {
       case FieldType::kAny:
         return WriteRawScalar(base::json::Dump(Json(value)));
       default:
+        whole_ = false;
         return;
     }
   }
 
   void WriteTime(std::string_view text) {
     const auto time = ParseTime(text);
-    if (!time.ok()) return;
+    if (!time.ok()) {
+      whole_ = false;
+      return;
+    }
     const auto since = time->time_since_epoch();
     const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
     const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(since - seconds);
@@ -380,7 +420,16 @@ class Writer {
   int opened_ = 0;     // messages that BeginValue opened for the next value
   int raw_depth_ = 0;  // open brackets of the value of type kAny; 0: none is open
   bool raw_after_key_ = false;
+  bool whole_ = true;
 };
+
+bool IsWhole(const Schema& schema, std::set<const Schema*>& seen) {
+  if (!seen.insert(&schema).second) return true;
+  if (schema.element != nullptr && !IsWhole(*schema.element, seen)) return false;
+  return std::all_of(schema.fields.begin(), schema.fields.end(), [&](const Field& field) {
+    return IsTypeMeta(field) || (field.number != 0 && IsWhole(*field.type, seen));
+  });
+}
 
 }  // namespace
 
@@ -389,9 +438,15 @@ bool HasProtobuf(const Schema* schema) {
                                           [](const Field& field) { return field.number != 0; });
 }
 
-void AppendMessage(const Schema& schema, std::string_view json, std::string& out) {
+bool IsWholeInProtobuf(const Schema* schema) {
+  std::set<const Schema*> seen;
+  return HasProtobuf(schema) && IsWhole(*schema, seen);
+}
+
+bool AppendMessage(const Schema& schema, std::string_view json, std::string& out) {
   Writer writer(schema, out);
   if (!base::json::Scan(json, writer)) writer.CloseAllMessages();
+  return writer.whole();
 }
 
 std::string FieldHead(int number, size_t size) {
@@ -405,36 +460,6 @@ void AppendField(int number, std::string_view content, std::string& out) {
   AppendTag(out, number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
   AppendVarint(out, content.size());
   out += content;
-}
-
-std::string EnvelopeHead(std::string_view api_version, std::string_view kind, size_t message_size) {
-  std::string type_meta;
-  AppendField(kTypeMetaApiVersion, api_version, type_meta);
-  AppendField(kTypeMetaKind, kind, type_meta);
-  std::string head("k8s\0", 4);
-  AppendField(kUnknownTypeMeta, type_meta, head);
-  return head + FieldHead(kUnknownRaw, message_size);
-}
-
-// contentEncoding and contentType are empty, but Kubernetes always writes them.
-std::string_view EnvelopeTail() { return std::string_view("\x1a\0\x22\0", 4); }
-
-std::string Envelop(std::string_view api_version, std::string_view kind, std::string_view message) {
-  std::string out = EnvelopeHead(api_version, kind, message.size());
-  out += message;
-  out += EnvelopeTail();
-  return out;
-}
-
-std::string MakeWatchFrame(std::string_view type, std::string_view object) {
-  std::string raw;
-  AppendField(kRawExtensionRaw, object, raw);
-  std::string event;
-  AppendField(kWatchEventType, type, event);
-  AppendField(kWatchEventObject, raw, event);
-  std::string frame;
-  for (int shift = 24; shift >= 0; shift -= 8) frame += static_cast<char>(event.size() >> shift);
-  return frame + event;
 }
 
 }  // namespace berth::api

@@ -23,6 +23,10 @@ namespace {
 
 using base::Status;
 
+// A command makes few requests, perhaps over a slow network, so it asks for JSON, which needs no
+// tables of messages, and lets the server compress it.
+const kube::HttpClientOptions kClientOptions{.format = kube::ObjectFormat::kJson, .compress = true};
+
 // The options of every client command.
 struct Connection {
   cli::ApiOptions api;
@@ -45,7 +49,7 @@ void SetAction(CLI::App& command, const std::shared_ptr<Connection>& connection,
     exit_code = cli::ReportError([&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::LoadApiConfig(connection->api, connection->data->count() > 0));
-      ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
+      ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, kClientOptions));
       return action(*client, connection->api, signals.token());
     }());
   });
@@ -113,7 +117,7 @@ void AddExplain(CLI::App& app, int& exit_code) {
     const auto unblocked = [&]() -> base::StatusOr<bool> {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::LoadApiConfig(connection->api, connection->data->count() > 0));
-      ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, {}));
+      ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config, kClientOptions));
       // Flight records are read only from a folder that belongs to this API, because other folders
       // have the records of another Berth.
       if (!config.socket.empty() || connection->data->count() > 0) {
@@ -143,7 +147,7 @@ void AddDoctor(CLI::App& app, int& exit_code) {
     const Status connected = [&]() -> Status {
       ASSIGN_OR_RETURN(const kube::Config config,
                        cli::LoadApiConfig(connection->api, connection->data->count() > 0));
-      ASSIGN_OR_RETURN(client, kube::NewHttpClient(config, {}));
+      ASSIGN_OR_RETURN(client, kube::NewHttpClient(config, kClientOptions));
       return base::OkStatus();
     }();
     options->data_folder =
