@@ -16,6 +16,10 @@ using base::StatusCode;
 using base::StatusOr;
 using std::chrono::milliseconds;
 
+namespace {
+constexpr char kReading[] = "read";  // the only key
+}  // namespace
+
 StatusOr<std::unique_ptr<DriverConnection>> DriverConnection::New(const std::string& socket,
                                                                   Options options) {
   ASSIGN_OR_RETURN(std::unique_ptr<rpc::CsiClient> client, rpc::CsiClient::New(socket));
@@ -28,24 +32,22 @@ StatusOr<std::unique_ptr<DriverConnection>> DriverConnection::New(const std::str
 }
 
 DriverConnection::DriverConnection(std::unique_ptr<rpc::CsiClient> client, Options options)
-    : client_(std::move(client)), options_(std::move(options)) {}
+    : client_(std::move(client)),
+      options_(std::move(options)),
+      backoff_(options_.retry_start),
+      reader_({.name = "driver", .workers = 1},
+              [this](const std::string& /*key*/) { return UpdateDriver(); }) {}
 
 DriverConnection::~DriverConnection() { Stop(); }
 
 void DriverConnection::OnReady(std::function<void()> ready) { ready_.push_back(std::move(ready)); }
 
 void DriverConnection::Start() {
-  thread_ = std::jthread([this] { Run(); });
+  reader_.Start();
+  reader_.Add(kReading);
 }
 
-void DriverConnection::Stop() {
-  {
-    MutexLock lock(mutex_);
-    stopping_ = true;
-    changed_.NotifyAll();
-  }
-  if (thread_.joinable()) thread_.join();
-}
+void DriverConnection::Stop() { reader_.Stop(); }
 
 std::shared_ptr<const DriverInfo> DriverConnection::info() const {
   MutexLock lock(mutex_);
@@ -53,10 +55,14 @@ std::shared_ptr<const DriverInfo> DriverConnection::info() const {
 }
 
 void DriverConnection::NoteUnavailable(const base::Status& why) {
-  MutexLock lock(mutex_);
-  connected_ = false;
-  if (rpc::WasNotSent(why)) was_away_ = true;
-  changed_.NotifyAll();
+  {
+    MutexLock lock(mutex_);
+    ++unavailable_;
+    if (rpc::WasNotSent(why)) was_away_ = true;
+    // The driver is being read, or waits for that, and a failed call does not cut the wait short.
+    if (!std::exchange(connected_, false)) return;
+  }
+  reader_.Add(kReading);
 }
 
 void DriverConnection::RecordCall(const google::protobuf::Descriptor& request,
@@ -127,54 +133,50 @@ StatusOr<DriverInfo> DriverConnection::ReadDriver() {
   return info;
 }
 
-void DriverConnection::Run() {
+base::KeyedWorkers::Outcome DriverConnection::UpdateDriver() {
+  using Outcome = base::KeyedWorkers::Outcome;
   const base::FlightScope scope(options_.flight, fmt::format("driver {}", socket()));
-  milliseconds backoff = options_.retry_start;
-  bool complained = false;
-  while (true) {
-    {
-      MutexLock lock(mutex_);
-      while (connected_ && !stopping_) changed_.Wait(mutex_);
-      if (stopping_) return;
-      // A call that fails during ReadDriver clears this, and then ReadDriver runs again.
-      connected_ = true;
-    }
-    StatusOr<DriverInfo> read = ReadDriver();
-    const std::shared_ptr<const DriverInfo> known = info();
-    const std::string& expected = known != nullptr ? known->name : options_.driver;
-    if (read.ok() && !expected.empty() && read->name != expected) {
-      read = Error(StatusCode::kFailedPrecondition, "driver '{}' answers in place of '{}'",
-                   read->name, expected);
-    }
-    if (read.ok()) {
-      bool back = known == nullptr || *known != *read;
-      {
-        MutexLock lock(mutex_);
-        back |= std::exchange(was_away_, false);
-        info_ = std::make_shared<const DriverInfo>(*std::move(read));
-      }
-      if (back) {
-        const auto now = info();
-        LOG_INFO("driver {} {} is ready at {}", base::Quote(now->name),
-                 base::Quote(now->vendor_version), base::Quote(socket()));
-        for (const auto& ready : ready_) ready();
-      }
-      backoff = options_.retry_start;
-      complained = false;
-      continue;
-    }
-    if (!std::exchange(complained, true)) {
+  uint64_t unavailable = 0;
+  {
+    MutexLock lock(mutex_);
+    unavailable = unavailable_;
+  }
+  StatusOr<DriverInfo> read = ReadDriver();
+  const std::shared_ptr<const DriverInfo> known = info();
+  const std::string& expected = known != nullptr ? known->name : options_.driver;
+  if (read.ok() && !expected.empty() && read->name != expected) {
+    read = Error(StatusCode::kFailedPrecondition, "driver '{}' answers in place of '{}'",
+                 read->name, expected);
+  }
+  if (!read.ok()) {
+    MutexLock lock(mutex_);
+    if (!std::exchange(complained_, true)) {
       LOG_WARNING("driver at {} is not ready, waiting for it: {}", base::Quote(socket()),
                   base::ToString(read.status()));
     }
-    MutexLock lock(mutex_);
-    connected_ = false;
     was_away_ = true;
-    const auto deadline = std::chrono::steady_clock::now() + backoff;
-    while (!stopping_ && changed_.WaitUntil(mutex_, deadline)) {
-    }
-    backoff = std::min(backoff * 2, options_.retry_max);
+    const milliseconds delay = backoff_;
+    backoff_ = std::min(backoff_ * 2, options_.retry_max);
+    return Outcome::After(delay);
   }
+  bool back = known == nullptr || *known != *read;
+  {
+    MutexLock lock(mutex_);
+    back |= std::exchange(was_away_, false);
+    info_ = std::make_shared<const DriverInfo>(*std::move(read));
+    backoff_ = options_.retry_start;
+    complained_ = false;
+  }
+  if (back) {
+    const auto now = info();
+    LOG_INFO("driver {} {} is ready at {}", base::Quote(now->name),
+             base::Quote(now->vendor_version), base::Quote(socket()));
+    for (const auto& ready : ready_) ready();
+  }
+  MutexLock lock(mutex_);
+  // After a call that failed meanwhile the driver may be another one.
+  connected_ = unavailable_ == unavailable;
+  return connected_ ? Outcome::Done() : Outcome::After(milliseconds(0));
 }
 
 }  // namespace berth::controllers

@@ -23,11 +23,11 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "base/workers/keyed_workers.h"
 #include "rpc/csi_client.h"
 
 namespace berth::base {
@@ -127,7 +127,8 @@ class DriverConnection {
 
  private:
   DriverConnection(std::unique_ptr<rpc::CsiClient> client, Options options);
-  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Reads the driver once, and says when it has to be read again.
+  base::KeyedWorkers::Outcome UpdateDriver() ABSL_LOCKS_EXCLUDED(mutex_);
   base::StatusOr<DriverInfo> ReadDriver();
   template <typename Response, typename Request>
   base::StatusOr<Response> CallAndMeasure(
@@ -150,17 +151,19 @@ class DriverConnection {
   std::vector<std::function<void()>> ready_;
 
   mutable base::Mutex mutex_;
-  base::CondVar changed_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // False: the thread must read the driver (again).
+  // False: the driver is read, or will be.
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t unavailable_ ABSL_GUARDED_BY(mutex_) = 0;  // calls that said so
+  std::chrono::milliseconds backoff_ ABSL_GUARDED_BY(mutex_);
+  bool complained_ ABSL_GUARDED_BY(mutex_) = false;  // since the driver was last ready
   // The driver has been away since it was last ready. An answer UNAVAILABLE does not mean that it
   // was away.
   bool was_away_ ABSL_GUARDED_BY(mutex_) = true;
   std::shared_ptr<const DriverInfo> info_ ABSL_GUARDED_BY(mutex_);
   // The driver's name as it said it last, by which its calls are counted; empty: not said yet.
   std::string name_ ABSL_GUARDED_BY(mutex_);
-  std::jthread thread_;
+  // Its thread lives only while the driver is away, because there may be many connections.
+  base::KeyedWorkers reader_;
 };
 
 }  // namespace berth::controllers

@@ -217,27 +217,33 @@ class ControllerProcessImpl : public ControllerProcess {
       RunOneTerm(roles, socket, driver, nullptr, stop);
       return;
     }
+    // The last campaign runs on this thread, which has nothing else to do.
     std::vector<std::jthread> campaigns;
-    campaigns.reserve(roles.size());
-    for (const Role* role : roles) {
-      campaigns.emplace_back([this, role, &socket, &driver, &stop] {
-        kube::LeaderElection election(*election_client_, clock_,
-                                      ElectionOptions(role->lease(driver)));
-        {
-          MutexLock lock(mutex_);
-          elections_.insert(&election);
-        }
-        const base::Metrics::Labels name = {{"name", election.options().lease}};
-        metrics_.Set(kMasterStatus, name, 0);
-        kube::RunCampaign(election, stop, [&](const std::stop_token& lost) {
-          metrics_.Set(kMasterStatus, name, 1);
-          RunOneTerm({role}, socket, driver, &election, lost);
-          metrics_.Set(kMasterStatus, name, 0);
-        });
-        MutexLock lock(mutex_);
-        elections_.erase(&election);
+    for (size_t i = 0; i + 1 < roles.size(); ++i) {
+      campaigns.emplace_back([this, role = roles[i], &socket, &driver, &stop] {
+        RunRoleCampaign(*role, socket, driver, stop);
       });
     }
+    RunRoleCampaign(*roles.back(), socket, driver, stop);
+  }
+
+  // Runs the terms of one role, each while this process has the role's lease, until `stop`.
+  void RunRoleCampaign(const Role& role, const std::string& socket, const std::string& driver,
+                       const std::stop_token& stop) {
+    kube::LeaderElection election(*election_client_, clock_, ElectionOptions(role.lease(driver)));
+    {
+      MutexLock lock(mutex_);
+      elections_.insert(&election);
+    }
+    const base::Metrics::Labels name = {{"name", election.options().lease}};
+    metrics_.Set(kMasterStatus, name, 0);
+    kube::RunCampaign(election, stop, [&](const std::stop_token& lost) {
+      metrics_.Set(kMasterStatus, name, 1);
+      RunOneTerm({&role}, socket, driver, &election, lost);
+      metrics_.Set(kMasterStatus, name, 0);
+    });
+    MutexLock lock(mutex_);
+    elections_.erase(&election);
   }
 
   // Runs `roles` for one term, which ends when `end` is requested. `election` is null without
