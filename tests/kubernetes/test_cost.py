@@ -4,7 +4,7 @@ import collections
 import pytest
 from lib import objects
 from lib.kubernetes import compatibility
-from lib.kubernetes.world import NODE
+from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.kubernetes
@@ -105,3 +105,22 @@ def test_of_attachments(real_world, side):
             world.wait_gone("VolumeAttachment", name)
     sidecar.stop()
     assert note(side, "an attachment is made and deleted", counting.counted) <= 6.9, counting.counted
+
+
+def threads_of(process):
+    with open(f"/proc/{process.pid}/status") as status:
+        return int(next(line.split()[1] for line in status if line.startswith("Threads:")))
+
+
+def test_threads_at_rest(real_world):
+    """One Berth in all five roles has at most 40 threads, also some time after 100 claims were made at once."""
+    world = real_world
+    world.make_class()
+    rules = [rule for program in RIGHTS for rule in rules_of(*RIGHTS[program])]
+    berth = world.start("controller", "--roles=provisioner,attacher,resizer,snapshotter,snapshot-controller", of_go=False, rules=rules)
+    for number in range(100):
+        world.claim(f"data-{number}")
+    for number in range(100):
+        world.bound(f"data-{number}")
+    wait_for("threads to end", lambda: threads_of(berth.process) <= 40, 60)
+    berth.stop()
