@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 from lib import mounts
-from lib.kubernetes import compatibility, programs
+from lib.kubernetes import compatibility, node, programs
 from lib.kubernetes.cluster import Cluster
 from lib.kubernetes.control_plane import PROGRAMS, ControlPlane
 from lib.kubernetes.observed import Observed
@@ -37,6 +37,28 @@ def real_cluster(plane):
     cluster = Cluster(plane.kubeconfig, plane=plane)
     cluster.install_snapshots()
     return cluster
+
+
+@pytest.fixture(scope="module")
+def real_node():
+    """Gives a node under a real kubelet, with Berth's shipped driver. It has a control plane of its own, because the kubelet would
+    run the pods that other tests make only as objects."""
+    missing = programs.missing(*PROGRAMS, *node.PROGRAMS)
+    if missing:
+        pytest.skip(missing)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    plane = ControlPlane(folder, with_node=True)
+    made = None
+    try:
+        plane.start()
+        made = node.Node(Cluster(plane.kubeconfig, plane=plane))
+        made.start().start_shipped_driver()
+        yield made
+    finally:
+        if made is not None:
+            made.end()
+        plane.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
-"""A real control plane on loopback: etcd, kube-apiserver with RBAC, and kube-controller-manager. It has no node; tests make the
-objects of nodes themselves."""
+"""A real control plane on loopback: etcd, kube-apiserver with RBAC, and kube-controller-manager. It has no node: tests make the
+objects of nodes themselves, or run a kubelet (node.py)."""
 import json
 import pathlib
 import subprocess
@@ -10,6 +10,8 @@ from lib.kubernetes.programs import Process, free_port
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 ADMIN = "tests"
+KUBELET = "kubelet"  # the token of a kubelet, which has the rights of a node of this name and no others
+NODE = "node-k"
 
 # One line for each request, with its user and verb, when it is answered. Watches are counted when they begin.
 AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "Panic"],
@@ -23,11 +25,12 @@ def _openssl(*arguments):
 
 
 class ControlPlane:
-    """`feature_gates`: gates of kube-apiserver, as "Name=true"."""
-
-    def __init__(self, folder, feature_gates=()):
+    def __init__(self, folder, feature_gates=(), with_node=False):
+        """`feature_gates`: gates of kube-apiserver, as "Name=true". `with_node`: a kubelet will run, so a scheduler
+        and the controllers of nodes do, too."""
         self._gates = [f"--feature-gates={','.join(feature_gates)}"] if feature_gates else []
         self.folder = pathlib.Path(folder)
+        self._with_node = with_node
         self.kubeconfig = self.folder / "kubeconfig"
         self.audit_log = self.folder / "audit.log"
         self.server = f"https://127.0.0.1:{free_port()}"
@@ -41,11 +44,12 @@ class ControlPlane:
                   f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
                   "--unsafe-no-fsync")
         (self.folder / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
-        (self.folder / "tokens.csv").write_text(f'{ADMIN},{ADMIN},{ADMIN},"system:masters"\n')
+        (self.folder / "tokens.csv").write_text(f'{ADMIN},{ADMIN},{ADMIN},"system:masters"\n'
+                                                f'{KUBELET},system:node:{NODE},{KUBELET},"system:nodes"\n')
         apiserver = self._run(
             "kube-apiserver", f"--etcd-servers={etcd}", "--bind-address=127.0.0.1", f"--secure-port={self.server.rpartition(':')[2]}",
             f"--tls-cert-file={self.folder}/server.crt", f"--tls-private-key-file={self.folder}/server.key",
-            f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=RBAC", "--allow-privileged=true",
+            f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=Node,RBAC", "--allow-privileged=true",
             f"--service-account-key-file={self.folder}/accounts.pub", f"--service-account-signing-key-file={self.folder}/accounts.key",
             "--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/24",
             "--endpoint-reconciler-type=none", *self._gates, f"--audit-policy-file={self.folder}/audit-policy.json",
@@ -56,9 +60,12 @@ class ControlPlane:
         api.close()
         self._run("kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
                   f"--service-account-private-key-file={self.folder}/accounts.key", f"--root-ca-file={self.folder}/server.crt",
-                  "--controllers=" + ",".join(["*", *(f"-{name}" for name in NOT_RUN)]),
+                  "--controllers=" + ",".join(["*", *(f"-{name}" for name in NOT_RUN if not self._with_node)]),
                   "--use-service-account-credentials=false", f"--secure-port={free_port()}",
                   f"--cert-dir={self.folder}/manager", "--kube-api-qps=500", "--kube-api-burst=500")
+        if self._with_node:
+            self._run("kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", f"--secure-port={free_port()}",
+                      f"--cert-dir={self.folder}/scheduler", "--kube-api-qps=500", "--kube-api-burst=500")
         return self
 
     @staticmethod
