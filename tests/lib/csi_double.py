@@ -34,6 +34,8 @@ class CsiDouble:
         command = [PROGRAM, "--endpoint", self.socket, "--data", self.data, "--switches", self.folder / "switches",
                    "--calls", self.folder / "calls", "--name", self.name]
         if self.registration_folder:
+            # The node agent makes the folder, but perhaps only after its API has answered.
+            pathlib.Path(self.registration_folder).mkdir(parents=True, exist_ok=True)
             command += ["--registration-folder", self.registration_folder]
         if self.by_fuse:
             command += ["--stage-by-fuse", PROGRAM.with_name("fuse_double")]

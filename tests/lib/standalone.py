@@ -40,17 +40,19 @@ def hears_sigterm(pid):
     return False
 
 
-def wait_for(what, probe, seconds=60, interval=0.02):
+def wait_for(what, probe, seconds=60, interval=None):
     """Calls `probe` until its value is true, and gives that value. After the time-out a Failure names `what`, with
-    the last value."""
-    deadline = time.monotonic() + seconds
+    the last value. `interval` is the time between two calls in seconds. Without it a longer wait has longer intervals,
+    because most probes run a command, and the tests beside need the processors."""
+    began = time.monotonic()
     while True:
         value = probe()
         if value:
             return value
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise Failure(f"gave up after {seconds} s waiting for {what}; last seen: {value!r}")
-        time.sleep(interval)
+        time.sleep(interval or min(max(waited / 10, 0.02), 0.1))
 
 
 class Standalone:
