@@ -97,8 +97,9 @@ def new_world(request, short):
     case = "-".join(filter(None, (request.function.__name__.removeprefix("test_"), parameters)))
     made = []
 
-    def make(**options):
-        made.append(World(cluster, side == "go", Observed(f"{request.path.stem.removeprefix('test_')}/{case}"), short))
+    def make(driver=None, **options):
+        observed = Observed(f"{request.path.stem.removeprefix('test_')}/{case}")
+        made.append(World(cluster, side == "go", observed, short, driver))
         return made[-1].begin(**options)
 
     yield make

@@ -52,6 +52,23 @@ def test_of_the_provisioner(world):
     check(world, sidecar)
 
 
+def test_of_a_volume_of_a_plugin(new_world):
+    """The figures of a driver that replaces an in-tree plugin, after a volume of the plugin was made and deleted."""
+    world = new_world(driver="ebs.csi.aws.com")
+    if not world.cluster.real:
+        pytest.skip("only kube-controller-manager says on a claim that its plugin's driver takes it over")
+    world.create(objects.storage_class(world.storage_class, binding="Immediate", provisioner="kubernetes.io/aws-ebs"))
+    # The double's topology is none of the plugin's zones.
+    sidecar = world.start("csi-provisioner", *FAST, "--feature-gates=Topology=false")
+    world.claim("data")
+    _, volume = world.bound("data")
+    assert "awsElasticBlockStore" in volume["spec"], "it is a volume of the plugin"
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolume", volume["metadata"]["name"])
+    calls = [figure for figure in figures_of(sidecar.figures()) if figure.startswith("csi_sidecar_operations_seconds_count")]
+    world.same("calls", without_names(calls, world.names))
+
+
 @pytest.fixture
 def volume(world):
     world.make_class()

@@ -29,14 +29,16 @@ OTHERS = ("ExternalProvisioning", "WaitForFirstConsumer", "ExternalExpanding", "
 
 
 class World:
-    def __init__(self, cluster, of_go, observed, folder):
+    """`driver` is the driver's name, for a case that depends on it."""
+
+    def __init__(self, cluster, of_go, observed, folder, driver=None):
         self.cluster = cluster
         self.of_go = of_go
         self.observed = observed
         self.folder = folder
         number = next(NUMBERS)
         self.namespace = f"case-{number}"
-        self.driver = f"d{number}.csi.example.com"
+        self.driver = driver or f"d{number}.csi.example.com"
         self.storage_class = f"class-{number}"
         self.names = {self.namespace: "NAMESPACE", self.driver: "DRIVER", self.driver.replace(".", "-"): "DRIVER-LABEL",
                       self.storage_class: "CLASS"}
