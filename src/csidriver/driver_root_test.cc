@@ -371,8 +371,9 @@ TEST_F(DriverTest, TellsWhatItIs) {
   EXPECT_EQ(info->name(), "local.csi.berth.dev");
   EXPECT_FALSE(info->vendor_version().empty());
   EXPECT_TRUE(client_->Probe({}, kTimeout)->ready().value());
-  EXPECT_EQ(client_->GetPluginCapabilities({}, kTimeout)->capabilities_size(), 3);
+  EXPECT_EQ(client_->GetPluginCapabilities({}, kTimeout)->capabilities_size(), 4);
   EXPECT_EQ(client_->ControllerGetCapabilities({}, kTimeout)->capabilities_size(), 10);
+  EXPECT_EQ(client_->GroupControllerGetCapabilities({}, kTimeout)->capabilities_size(), 1);
   // Runtime-assisted mounting is told only to callers that know it, because CSI does not define it.
   csi::v1::NodeGetCapabilitiesRequest request;
   EXPECT_EQ(client_->NodeGetCapabilities(request, kTimeout)->capabilities_size(), 5);
