@@ -14,7 +14,9 @@ namespace {
 using base::Error;
 using base::StatusCode;
 
-constexpr int kBacklog = 64;
+// As long as the kernel allows: a process that is stopped takes no connection, and those who look
+// at it or call it again must not fill its queue.
+constexpr int kBacklog = SOMAXCONN;
 
 sockaddr_un Address(const std::string& path) {
   sockaddr_un address{};

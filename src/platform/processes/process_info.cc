@@ -9,8 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <fstream>
 #include <map>
+#include <memory>
 #include <span>
+#include <sstream>
 #include <string_view>
 
 #include "base/files/process_stat.h"
@@ -134,6 +137,67 @@ std::vector<ProcessInfo> ReadProcesses(const std::vector<pid_t>& pids) {
   return processes;
 }
 
+// The inodes of the sockets that listen at `path`, by the kernel's list (proc(5), /proc/net/unix:
+// Num RefCount Protocol Flags Type St Inode Path).
+std::vector<std::string> FindListeningInodes(const std::string& path) {
+  constexpr std::string_view kListening = "00010000";  // __SO_ACCEPTCON
+  std::vector<std::string> inodes;
+  std::ifstream list("/proc/net/unix");
+  for (std::string line; std::getline(list, line);) {
+    std::istringstream words(line);
+    std::string number, references, protocol, flags, type, state, inode, at;
+    words >> number >> references >> protocol >> flags >> type >> state >> inode >> std::ws;
+    std::getline(words, at);
+    if (flags == kListening && at == path) inodes.push_back(inode);
+  }
+  return inodes;
+}
+
+// Whether one of the process's descriptors leads to `target`. For children.
+bool HoldsDescriptor(pid_t pid, const std::vector<int>& descriptors, std::string_view target) {
+  return std::ranges::any_of(descriptors, [&](int descriptor) {
+    std::array<char, 16> name{'f', 'd', '/'};
+    const auto end = std::to_chars(name.data() + 3, name.data() + name.size(), descriptor).ptr;
+    std::array<char, 64> link{};
+    const std::string_view path(name.data(), static_cast<size_t>(end - name.data()));
+    const size_t size = ReadProcessLink({"/proc", pid, path}, link);
+    return std::string_view(link.data(), size) == target;
+  });
+}
+
+// The process that has the socket which listens at `path`, without a connection to it. Its children
+// may have inherited the socket.
+base::StatusOr<pid_t> FindListener(const std::string& path) {
+  const std::vector<std::string> inodes = FindListeningInodes(path);
+  if (inodes.size() != 1) {
+    return base::Error(StatusCode::kResourceExhausted,
+                       "the queue of '{}' is full, and {} sockets listen there", path,
+                       inodes.size());
+  }
+  const std::string target = fmt::format("socket:[{}]", inodes.front());
+  const std::vector<pid_t> pids = ListNumbers("/proc");
+  auto descriptors = std::make_shared<std::map<pid_t, std::vector<int>>>();
+  for (const pid_t pid : pids) {
+    (*descriptors)[pid] = ListNumbers(fmt::format("/proc/{}/fd", pid));
+  }
+  const auto asked =
+      AskOfProcesses<bool>("look for who listens at a socket", pids, kDetailTime,
+                           [descriptors, target](pid_t pid, bool& holds) {
+                             holds = HoldsDescriptor(pid, descriptors->find(pid)->second, target);
+                           });
+  const auto holds = [&asked](pid_t pid) {
+    const auto found = asked.answers.find(pid);
+    return found != asked.answers.end() && found->second;
+  };
+  for (const pid_t pid : pids) {
+    if (!holds(pid)) continue;
+    const auto status = base::ReadProcessStatus(pid);
+    if (status.has_value() && !holds(status->parent)) return pid;
+  }
+  return base::Error(StatusCode::kResourceExhausted,
+                     "the queue of '{}' is full, and no process is seen that has the socket", path);
+}
+
 }  // namespace
 
 std::vector<int> ListNumbers(const std::string& folder) {
@@ -190,6 +254,8 @@ base::StatusOr<pid_t> FindSocketOwner(const std::string& path) {
   if (!fd.valid()) return ErrnoError(errno, "make a socket");
   // The kernel accepts the connection, whether the listener runs or not.
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    // Nobody has taken the connections of the earlier callers, as if the process were stopped.
+    if (errno == EAGAIN) return FindListener(path);
     if (errno == ECONNREFUSED || errno == ENOENT) {
       return base::Error(StatusCode::kUnavailable, "nobody listens on '{}'", path);
     }

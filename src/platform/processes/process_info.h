@@ -52,8 +52,9 @@ std::vector<int> ListNumbers(const std::string& folder);
 std::vector<ProcessInfo> ReadProcessTree(pid_t root);
 
 // Connects to a UNIX socket, and returns the process that called listen(2) on it. That process may
-// have passed the socket on since. UNAVAILABLE: no process listens. INVALID_ARGUMENT: the path is
-// too long.
+// have passed the socket on since. If its queue of connections is full, it is found by who has the
+// socket open. UNAVAILABLE: no process listens. INVALID_ARGUMENT: the path is too long.
+// RESOURCE_EXHAUSTED: its queue is full, and it is not found.
 base::StatusOr<pid_t> FindSocketOwner(const std::string& path);
 
 }  // namespace berth::platform

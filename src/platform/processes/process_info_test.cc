@@ -53,6 +53,12 @@ TEST(ProcessInfoTest, AListenerIsKnownByItsSocket) {
   const auto owner = FindSocketOwner(path);
   ASSERT_TRUE(owner.ok()) << owner.status();
   EXPECT_EQ(*owner, getpid());
+  // Nobody takes the connections of those who look, as if the process were stopped.
+  for (int look = 0; look < 5; ++look) {
+    const auto again = FindSocketOwner(path);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, getpid());
+  }
 }
 
 }  // namespace
