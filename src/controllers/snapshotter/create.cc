@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/creation_record.h"
 #include "controllers/snapshotter/driver_answers.h"
 #include "controllers/snapshotter/snapshotter.h"
 #include "controllers/writes.h"
@@ -34,7 +35,8 @@ Snapshotter::Outcome Snapshotter::Create(const Content& content, const DriverInf
     return Outcome::Retry(request.status());
   }
   const bool first = !content.has_annotation(kBeingCreated);
-  const StatusOr<Content> marked = MarkBeingCreated(content, DigestRequest(*request));
+  const StatusOr<Content> marked =
+      RecordCreation(context_.client, contents_, content, DigestRequest(*request));
   if (!marked.ok()) return AfterApi(marked.status());
   const StatusOr<csi::v1::CreateSnapshotResponse> response =
       driver_.Call(&rpc::CsiClient::CreateSnapshot, *request, options_.timeout);
@@ -77,22 +79,6 @@ StatusOr<csi::v1::CreateSnapshotRequest> Snapshotter::MakeRequest(const Content&
   return request;
 }
 
-StatusOr<api::VolumeSnapshotContent> Snapshotter::MarkBeingCreated(const Content& content,
-                                                                   const std::string& request) {
-  const bool open = content.has_annotation(kBeingCreated);
-  const std::string noted = content.annotation(kCreateRequest);
-  const std::string note = !open || noted == request ? request : std::string(kSeveralRequests);
-  // With a handle the snapshot is known.
-  const bool on_record = !content.snapshot_handle().empty() || (open && noted == note);
-  if (on_record && content.has_finalizer(kContentProtection)) return content;
-  Json patch = FinalizersPatch(content, kContentProtection, "");
-  if (!on_record) {
-    patch["metadata"]["annotations"] = {{std::string(kBeingCreated), "yes"},
-                                        {std::string(kCreateRequest), note}};
-  }
-  return PatchAt(context_.client, contents_, content, std::move(patch));
-}
-
 Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Status& status,
                                                bool first) {
   const bool same = content.annotation(kCreateRequest) != kSeveralRequests;
@@ -100,9 +86,9 @@ Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Sta
   if (!content.snapshot_handle().empty()) {
     // The snapshot is known.
   } else if (ProvesNothingExists(status, first, same)) {
-    marked = Patch(context_.client, contents_, content, UnmarkPatch()).status();
+    marked = Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status();
   } else if (status.code() == StatusCode::kAlreadyExists) {
-    marked = NoteThatItExists(content);
+    marked = NoteThatItExists(context_.client, contents_, content);
   }
   if (!marked.ok()) return AfterApi(marked);
   const std::string quoted =
@@ -124,16 +110,8 @@ Snapshotter::Outcome Snapshotter::RefuseAnswer(const Content& content, const Sta
   ReportError(content, "SnapshotCreationFailed",
               fmt::format("Failed to create snapshot: {}", base::Message(why)));
   if (!content.snapshot_handle().empty()) return Outcome::Retry(why);
-  const Status noted = NoteThatItExists(content);
+  const Status noted = NoteThatItExists(context_.client, contents_, content);
   return noted.ok() ? Outcome::Retry(why) : AfterApi(noted);
-}
-
-Status Snapshotter::NoteThatItExists(const Content& content) {
-  if (content.annotation(kCreateRequest) == kSeveralRequests) return base::OkStatus();
-  const Json note = {
-      {"metadata",
-       {{"annotations", {{std::string(kCreateRequest), std::string(kSeveralRequests)}}}}}};
-  return Patch(context_.client, contents_, content, note).status();
 }
 
 Status Snapshotter::CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot) {
@@ -266,7 +244,7 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
   StatusOr<Content> written = WriteStatus(content, snapshot.snapshot_id(), std::move(status));
   if (!written.ok()) return AfterApi(written.status());
   if (written->has_annotation(kBeingCreated)) {
-    written = Patch(context_.client, contents_, *written, UnmarkPatch());
+    written = Patch(context_.client, contents_, *written, RemoveRecordPatch<Content>());
     if (!written.ok()) return AfterApi(written.status());
   }
   if (!snapshot.ready_to_use()) return Poll(*written);

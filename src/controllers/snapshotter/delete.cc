@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/creation_record.h"
 #include "controllers/snapshotter/snapshotter.h"
 #include "controllers/writes.h"
 
@@ -23,7 +24,8 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
   if (content.has_annotation(kBeingCreated)) {
     // Without the handle the snapshot would be taken once more. The change queues the content
     // again.
-    return AfterApi(Patch(context_.client, contents_, content, UnmarkPatch()).status());
+    return AfterApi(
+        Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status());
   }
   if (const Status alone = CheckAlone(content, handle); !alone.ok()) {
     return DeleteFailed(content, base::Annotate(alone, "Failed to delete snapshot"));

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/creation_record.h"
 #include "controllers/snapshotter/driver_answers.h"
 #include "controllers/snapshotter/group_snapshotter.h"
 #include "controllers/writes.h"
@@ -70,13 +71,6 @@ Json DescribeSnapshots(const csi::v1::VolumeGroupSnapshot& group) {
 
 }  // namespace
 
-Json UnmarkGroupPatch() {
-  return {
-      {"metadata",
-       {{"annotations",
-         {{std::string(kGroupBeingCreated), nullptr}, {std::string(kCreateRequest), nullptr}}}}}};
-}
-
 GroupSnapshotter::Outcome GroupSnapshotter::Create(const Content& content) {
   const StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> request = MakeRequest(content);
   if (!request.ok()) {
@@ -88,7 +82,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::Create(const Content& content) {
     return Outcome::Retry(request.status());
   }
   const bool first = !content.has_annotation(kGroupBeingCreated);
-  const StatusOr<Content> marked = MarkBeingCreated(content, DigestRequest(*request));
+  const StatusOr<Content> marked =
+      RecordCreation(context_.client, contents_, content, DigestRequest(*request));
   if (!marked.ok()) return AfterApi(marked.status());
   const StatusOr<csi::v1::CreateVolumeGroupSnapshotResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolumeGroupSnapshot, *request, options_.timeout);
@@ -135,22 +130,6 @@ StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> GroupSnapshotter::MakeReques
   return request;
 }
 
-StatusOr<api::VolumeGroupSnapshotContent> GroupSnapshotter::MarkBeingCreated(
-    const Content& content, const std::string& request) {
-  const bool open = content.has_annotation(kGroupBeingCreated);
-  const std::string noted = content.annotation(kCreateRequest);
-  const std::string note = !open || noted == request ? request : std::string(kSeveralRequests);
-  // With a handle the group snapshot is known.
-  const bool on_record = !content.group_handle().empty() || (open && noted == note);
-  if (on_record && content.has_finalizer(kGroupContentProtection)) return content;
-  Json patch = FinalizersPatch(content, kGroupContentProtection, "");
-  if (!on_record) {
-    patch["metadata"]["annotations"] = {{std::string(kGroupBeingCreated), "yes"},
-                                        {std::string(kCreateRequest), note}};
-  }
-  return PatchAt(context_.client, contents_, content, std::move(patch));
-}
-
 GroupSnapshotter::Outcome GroupSnapshotter::CreateFailed(const Content& content,
                                                          const Status& status, bool first) {
   const bool same = content.annotation(kCreateRequest) != kSeveralRequests;
@@ -158,9 +137,9 @@ GroupSnapshotter::Outcome GroupSnapshotter::CreateFailed(const Content& content,
   if (!content.group_handle().empty()) {
     // The group snapshot is known.
   } else if (ProvesNothingExists(status, first, same)) {
-    marked = Patch(context_.client, contents_, content, UnmarkGroupPatch()).status();
+    marked = Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status();
   } else if (status.code() == StatusCode::kAlreadyExists) {
-    marked = NoteThatItExists(content);
+    marked = NoteThatItExists(context_.client, contents_, content);
   }
   if (!marked.ok()) return AfterApi(marked);
   ReportError(content, kCreationFailed,
@@ -175,16 +154,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::RefuseAnswer(const Content& content,
   ReportError(content, kCreationFailed,
               fmt::format("Failed to create group snapshot: {}", base::Message(why)));
   if (!content.group_handle().empty()) return Outcome::Retry(why);
-  const Status noted = NoteThatItExists(content);
+  const Status noted = NoteThatItExists(context_.client, contents_, content);
   return noted.ok() ? Outcome::Retry(why) : AfterApi(noted);
-}
-
-Status GroupSnapshotter::NoteThatItExists(const Content& content) {
-  if (content.annotation(kCreateRequest) == kSeveralRequests) return base::OkStatus();
-  const Json note = {
-      {"metadata",
-       {{"annotations", {{std::string(kCreateRequest), std::string(kSeveralRequests)}}}}}};
-  return Patch(context_.client, contents_, content, note).status();
 }
 
 GroupSnapshotter::Outcome GroupSnapshotter::Adopt(const Content& content) {
@@ -256,7 +227,7 @@ GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
     if (!written.ok()) return AfterApi(written.status());
   }
   if (written->has_annotation(kGroupBeingCreated)) {
-    written = Patch(context_.client, contents_, *written, UnmarkGroupPatch());
+    written = Patch(context_.client, contents_, *written, RemoveRecordPatch<Content>());
     if (!written.ok()) return AfterApi(written.status());
   }
   if (!group.ready_to_use()) {

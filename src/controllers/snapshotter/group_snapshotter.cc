@@ -5,6 +5,7 @@
 #include "controllers/csi_codec.h"
 #include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/creation_record.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::snapshotter {
@@ -105,7 +106,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::Delete(const Content& content) {
   if (content.has_annotation(kGroupBeingCreated)) {
     // Without the handle the group snapshot would be taken once more. The change queues the content
     // again.
-    return AfterApi(Patch(context_.client, contents_, content, UnmarkGroupPatch()).status());
+    return AfterApi(
+        Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status());
   }
   csi::v1::DeleteVolumeGroupSnapshotRequest request;
   request.set_group_snapshot_id(handle);

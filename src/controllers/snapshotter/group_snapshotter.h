@@ -34,9 +34,6 @@ namespace berth::controllers::snapshotter {
 // Whether the group snapshot in the driver, if there is one, may be deleted now.
 bool ShouldDelete(const api::VolumeGroupSnapshotContent& content);
 
-// The patch that takes off "being-created" and the digest beside it.
-base::Json UnmarkGroupPatch();
-
 class GroupSnapshotter {
  public:
   // `context` and `driver` are those of the snapshotter, which owns this.
@@ -57,12 +54,10 @@ class GroupSnapshotter {
   // group_create.cc
   Outcome Create(const Content& content);
   base::StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> MakeRequest(const Content& content);
-  base::StatusOr<Content> MarkBeingCreated(const Content& content, const std::string& request);
   // `first`: no call for this content was open before.
   Outcome CreateFailed(const Content& content, const base::Status& status, bool first);
   // The driver has a group snapshot, and the answer about it cannot be used.
   Outcome RefuseAnswer(const Content& content, const base::Status& why);
-  base::Status NoteThatItExists(const Content& content);
   Outcome Adopt(const Content& content);
   base::StatusOr<csi::v1::VolumeGroupSnapshot> Find(const Content& content);
   Outcome WriteGroup(const Content& content, const csi::v1::VolumeGroupSnapshot& group);

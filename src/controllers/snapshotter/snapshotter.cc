@@ -36,12 +36,6 @@ std::vector<std::string> Handles(const api::VolumeSnapshotContent& content) {
 
 }  // namespace
 
-Json UnmarkPatch() {
-  return {{"metadata",
-           {{"annotations",
-             {{std::string(kBeingCreated), nullptr}, {std::string(kCreateRequest), nullptr}}}}}};
-}
-
 bool ShouldDelete(const api::VolumeSnapshotContent& content) {
   if (!content.deleting()) return false;
   // A person made this content and it was never bound, so no VolumeSnapshot decides about it.

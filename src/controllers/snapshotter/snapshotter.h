@@ -85,9 +85,6 @@ inline constexpr char kContentsByHandle[] = "handle";
 inline constexpr std::string_view kCreateRequest = "snapshot.storage.berth.dev/create-request";
 inline constexpr std::string_view kSeveralRequests = "several";
 
-// The patch that removes both annotations.
-base::Json UnmarkPatch();
-
 // Whether the snapshot in the driver, if there is one, may be deleted now.
 bool ShouldDelete(const api::VolumeSnapshotContent& content);
 
@@ -114,14 +111,10 @@ class Snapshotter : public Controller {
   // create.cc
   Outcome Create(const Content& content, const DriverInfo& driver);
   base::StatusOr<csi::v1::CreateSnapshotRequest> MakeRequest(const Content& content);
-  base::StatusOr<Content> MarkBeingCreated(const Content& content, const std::string& request);
   // `first`: no call for this content was open before. Both functions get the content as it was
   // marked.
   Outcome CreateFailed(const Content& content, const base::Status& status, bool first);
   Outcome RefuseAnswer(const Content& content, const base::Status& why);
-  // Records that the driver said that there is a snapshot. "being-created" then stays until the
-  // snapshot is known, whatever the driver says next.
-  base::Status NoteThatItExists(const Content& content);
   base::Status CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot);
   Outcome Adopt(const Content& content, const DriverInfo& driver);
   // Asks the driver about the snapshot for which `content` was made.
