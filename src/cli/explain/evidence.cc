@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/quantity.h"
 #include "api/time.h"
 
 namespace berth::cli::explain {
@@ -134,6 +135,12 @@ void AddStoppedProcess(const ProcessInfo& process, Cause& cause) {
   cause.proof.push_back(DescribeProcess(process));
   cause.step = "a signal stopped the driver's process: let it continue (SIGCONT)";
   cause.command = fmt::format("kill -CONT {}", process.pid);
+}
+
+bool AsksForMore(const api::PersistentVolumeClaim& claim) {
+  const auto wanted = api::Quantity::Parse(claim.requested_storage());
+  const auto has = api::Quantity::Parse(claim.capacity());
+  return wanted.ok() && has.ok() && *has < *wanted;
 }
 
 bool IsReady(const State& state) {
@@ -448,15 +455,24 @@ const api::Event* FindMountEvent(const State& state) {
       HasBegunContainer(*state.pod)) {
     return nullptr;
   }
-  const api::Event* newest = nullptr;
-  for (const char* reason : {"FailedMount", "FailedMapVolume", "FailedAttachVolume"}) {
-    const api::Event* event = FindEvent(state, "Pod", reason);
-    if (event == nullptr || !IsRecent(state, *event, kStillTrue)) continue;
-    if (newest == nullptr || newest->String({"lastTimestamp"}) < event->String({"lastTimestamp"})) {
-      newest = event;
+  constexpr std::string_view kReasons[] = {"FailedMount", "FailedMapVolume", "FailedAttachVolume"};
+  // The kubelet also says from time to time that the pod waits for volumes. That tells less than
+  // the event of the operation that failed.
+  constexpr std::string_view kOnlyWaits = "timed out waiting for the condition";
+  const auto rank = [&](const api::Event& event) {
+    const bool waits = event.String({"message"}).find(kOnlyWaits) != std::string::npos;
+    return std::pair(!waits, event.String({"lastTimestamp"}));
+  };
+  const api::Event* best = nullptr;
+  for (const api::Event& event : state.events) {
+    if (event.String({"involvedObject", "kind"}) != "Pod" ||
+        std::ranges::find(kReasons, event.String({"reason"})) == std::end(kReasons) ||
+        !IsRecent(state, event, kStillTrue)) {
+      continue;
     }
+    if (best == nullptr || rank(*best) <= rank(event)) best = &event;
   }
-  return newest;
+  return best;
 }
 
 }  // namespace berth::cli::explain

@@ -50,6 +50,8 @@ std::string DescribeRetry(const State& state, const std::string& key);
 
 // Adds the proof that the driver's process is stopped, and how to let it continue.
 void AddStoppedProcess(const platform::ProcessInfo& process, Cause& cause);
+// Whether the claim asks for a larger volume than it has.
+bool AsksForMore(const api::PersistentVolumeClaim& claim);
 // Whether the subject, a pod or a host mount, has its volumes.
 bool IsReady(const State& state);
 

@@ -259,6 +259,7 @@ StatusOr<State> FinishState(Gatherer& gatherer, const std::string& ns,
   gatherer.FollowNode();
   RETURN_IF_ERROR(gatherer.ReadEvents(ns));
   AddLiveState(gatherer.state(), flight_folder);
+  AddKubeletSockets(gatherer.state());
   return std::move(gatherer.state());
 }
 

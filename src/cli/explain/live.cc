@@ -3,7 +3,11 @@
 #include <filesystem>
 #include <set>
 
+#include "base/ipc/block_call.h"
+#include "base/ipc/block_trailer.h"
 #include "platform/processes/process_walk.h"
+#include "rpc/registration_client.h"
+#include "volume/flex/kubelet_process.h"
 
 namespace berth::cli::explain {
 namespace {
@@ -76,7 +80,79 @@ void AddServer(State& state, const std::string& socket) {
   state.servers.emplace(socket, std::move(server));
 }
 
+// Whether the name can be that of one folder.
+bool IsFolderName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+}
+
+// The sockets at which the kubelet calls the driver: the one that the driver's registrar names, or
+// else those in the driver's folder of plugins.
+std::vector<std::string> FindDriverSockets(const std::string& kubelet, const std::string& driver) {
+  constexpr rpc::Timeout kAnswers{std::chrono::seconds(1)};
+  if (!IsFolderName(driver)) return {};
+  const auto info =
+      rpc::GetPluginInfo(fmt::format("{}/plugins_registry/{}-reg.sock", kubelet, driver), kAnswers);
+  if (info.ok() && info->name == driver && info->endpoint.starts_with('/')) {
+    return {info->endpoint};
+  }
+  std::vector<std::string> out;
+  std::error_code error;
+  const std::filesystem::directory_iterator files(fmt::format("{}/plugins/{}", kubelet, driver),
+                                                  error);
+  if (error) return out;
+  for (const auto& entry : files) {
+    if (entry.path().extension() == ".sock") out.push_back(entry.path());
+  }
+  return out;
+}
+
+// The Flexvolume drivers, as vendor/driver, that the pod's volumes and the PersistentVolume name.
+std::set<std::string> CollectFlexDrivers(const State& state) {
+  std::set<std::string> names;
+  if (state.volume) names.insert(state.volume->String({"spec", "flexVolume", "driver"}));
+  if (state.pod) {
+    for (const base::Json& volume : base::json::Array(state.pod->json(), {"spec", "volumes"})) {
+      names.insert(base::json::String(volume, {"flexVolume", "driver"}));
+    }
+  }
+  return names;
+}
+
+// The socket of the block agent that has installed the driver; empty: it is not an agent's.
+std::string FindAgentSocket(const std::string& drivers, const std::string& name) {
+  const size_t slash = name.find('/');
+  if (slash == std::string::npos) return "";
+  const std::string vendor = name.substr(0, slash);
+  const std::string driver = name.substr(slash + 1);
+  if (!IsFolderName(vendor) || !IsFolderName(driver)) return "";
+  const auto trailer =
+      base::ipc::block::ReadTrailer(fmt::format("{}/{}~{}/{}", drivers, vendor, driver, driver));
+  const std::string* socket =
+      trailer.ok() ? trailer->FindText(base::ipc::block::kTrailerSocket) : nullptr;
+  return socket == nullptr ? "" : *socket;
+}
+
 }  // namespace
+
+void AddKubeletSockets(State& state) {
+  constexpr std::string_view kDefaultDrivers =
+      "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
+  if (state.node_name.empty()) return;
+  for (const volume::RunningKubelet& kubelet : volume::ListKubelets()) {
+    if (kubelet.node != state.node_name) continue;
+    for (std::string& socket : FindDriverSockets(kubelet.folder, state.driver)) {
+      AddServer(state, socket);
+      state.driver_sockets.push_back(std::move(socket));
+    }
+    for (const std::string& name : CollectFlexDrivers(state)) {
+      std::string socket = FindAgentSocket(
+          kubelet.drivers.empty() ? std::string(kDefaultDrivers) : kubelet.drivers, name);
+      if (socket.empty()) continue;
+      AddServer(state, socket);
+      state.agent_sockets.push_back(std::move(socket));
+    }
+  }
+}
 
 void AddLiveState(State& state, const std::string& flight_folder) {
   if (flight_folder.empty()) {

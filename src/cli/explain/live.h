@@ -1,5 +1,6 @@
 // Adds the live part of a State: the roles' flight records, and the processes and sockets that they
-// name.
+// name; and where the kubelet of the node runs on this machine, the servers of the sockets at which
+// it asks for the volume.
 #pragma once
 
 #include <string>
@@ -7,6 +8,11 @@
 #include "cli/explain/state.h"
 
 namespace berth::cli::explain {
+
+// Adds the servers of the driver's sockets in the kubelet's folder, and those of the block agents
+// behind the Flexvolume drivers that the pod's volumes name. Adds nothing if no kubelet of
+// state.node_name runs on this machine. Does not ask a driver anything, because it may hang.
+void AddKubeletSockets(State& state);
 
 // Reads all flight records (*.flight) in `flight_folder`. Adds the processes, and the servers of
 // the sockets, that records of this state's keys name; for a Node, those of all records. The server

@@ -22,7 +22,7 @@ std::span<const Rule> AllRules() {
   // Of the rules for one link, a rule that explains the others comes before them.
   static constexpr std::array kRules = {
       // claim
-      &ClaimMissing, &ClaimBeingDeleted, &NoClass,
+      &ClaimMissing, &ClaimBeingDeleted, &WrongVolumeMode, &NoClass,
       // source
       &DataSourceMissing, &SnapshotNotReady, &CloneSourceUnbound, &PopulatorAbsent, &SecretMissing,
       &WrongParameter,
@@ -30,8 +30,8 @@ std::span<const Rule> AllRules() {
       &DriverStopped, &NoLeader,
       // volume
       &WrongTopology, &NoTopology, &NoCapacity, &ProvisionerAbsent, &ProvisioningFails, &VolumeLost,
-      &VolumeTaken, &NoVolumeFits, &WaitsForConsumer, &ExpansionInfeasible, &ExpansionFails,
-      &ExpansionWaitsForNode, &ModificationFails,
+      &VolumeTaken, &VolumeOfOtherMode, &NoVolumeFits, &WaitsForConsumer, &ExpansionInfeasible,
+      &ExpansionFails, &ExpansionWaitsForNode, &ModificationFails,
       // snapshot
       &SnapshotSourceUnbound, &NoSnapshotClass, &SnapshotContentAbsent, &SnapshotterAbsent,
       &SnapshotFails,
@@ -42,8 +42,8 @@ std::span<const Rule> AllRules() {
       // driver
       &DriverRefused, &DriverAbsent,
       // mount
-      &WrongVolumeMode, &MountHung, &MountFails, &WorkRetries, &NodeHangs, &MountLost,
-      &VolumeAbnormal,
+      &MountHung, &MountFails, &WorkRetries, &NodeDriverSilent, &BlockAgentSilent, &NodeHangs,
+      &MountLost, &VolumeAbnormal,
       // containers
       &NoRuntime, &ConfigMissing, &ImageMissing, &ContainerFails, &ContainerEnded, &NotReady,
       // deletion

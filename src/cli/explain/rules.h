@@ -59,6 +59,7 @@ std::vector<Cause> FindCauses(const State& state);
 std::optional<Cause> ClaimMissing(const State& state);
 std::optional<Cause> NoClass(const State& state);
 std::optional<Cause> VolumeTaken(const State& state);
+std::optional<Cause> VolumeOfOtherMode(const State& state);
 std::optional<Cause> NoVolumeFits(const State& state);
 std::optional<Cause> WaitsForConsumer(const State& state);
 std::optional<Cause> ProvisionerAbsent(const State& state);
@@ -108,11 +109,14 @@ std::optional<Cause> DriverStopped(const State& state);
 std::optional<Cause> NoLeader(const State& state);
 std::optional<Cause> RoleFails(const State& state);
 std::optional<Cause> WaitsForRole(const State& state);
+// rules_kubelet.cc
+std::optional<Cause> NodeDriverSilent(const State& state);
+std::optional<Cause> BlockAgentSilent(const State& state);
+std::optional<Cause> MountEventTells(const State& state);
 // rules_mount.cc
 std::optional<Cause> MountHung(const State& state);
 std::optional<Cause> MountFails(const State& state);
 std::optional<Cause> WorkRetries(const State& state);
-std::optional<Cause> MountEventTells(const State& state);
 std::optional<Cause> NodeHangs(const State& state);
 std::optional<Cause> VolumeAbnormal(const State& state);
 std::optional<Cause> MountLost(const State& state);

@@ -23,6 +23,7 @@ bool Fits(const api::PersistentVolume& volume, const api::PersistentVolumeClaim&
   const bool taken = volume.has_claim_ref() &&
                      api::ObjectKey(volume.claim_namespace(), volume.claim_name()) != claim.key();
   if (volume.phase() != "Available" || taken) return false;
+  if (volume.volume_mode() != claim.volume_mode()) return false;
   const auto has = api::Quantity::Parse(volume.capacity());
   const auto wanted = api::Quantity::Parse(claim.requested_storage());
   if (has.ok() && wanted.ok() && *has < *wanted) return false;
@@ -102,6 +103,27 @@ std::optional<Cause> VolumeTaken(const State& state) {
       .command = fmt::format("berth get pv {} -o yaml", state.volume->name())};
 }
 
+// The claim names a volume that is for the other kind of use.
+std::optional<Cause> VolumeOfOtherMode(const State& state) {
+  if (!IsPending(state) || !state.volume ||
+      state.volume->volume_mode() == state.claim->volume_mode()) {
+    return std::nullopt;
+  }
+  return Cause{
+      .id = "wrong-volume-mode",
+      .link = Link::kVolume,
+      .summary = fmt::format("claim '{}' asks for volumeMode {}, and volume '{}' has {}",
+                             state.claim_key, state.claim->volume_mode(), state.volume->name(),
+                             state.volume->volume_mode()),
+      .proof = {fmt::format("spec.volumeName of the claim is '{}'", state.volume->name())},
+      .owner = Owner::kPerson,
+      .step = fmt::format(
+          "create the claim again with volumeMode {}, or with another volume (the mode of neither "
+          "can be changed)",
+          state.volume->volume_mode()),
+      .command = fmt::format("berth get pv {} -o yaml", state.volume->name())};
+}
+
 // The claim can only be bound to a volume that a person makes.
 std::optional<Cause> NoVolumeFits(const State& state) {
   if (!IsPending(state) || !state.claim->volume_name().empty()) return std::nullopt;
@@ -119,8 +141,11 @@ std::optional<Cause> NoVolumeFits(const State& state) {
     if (volume.storage_class_name() != state.class_name) continue;
     if (Fits(volume, *state.claim)) return std::nullopt;  // it waits for something else
     proof.push_back(fmt::format(
-        "volume '{}': {}, {}, access modes {}{}", volume.name(), volume.phase(), volume.capacity(),
-        fmt::join(volume.access_modes(), ", "),
+        "volume '{}': {}, {}, access modes {}{}{}", volume.name(), volume.phase(),
+        volume.capacity(), fmt::join(volume.access_modes(), ", "),
+        volume.volume_mode() == state.claim->volume_mode()
+            ? ""
+            : fmt::format(", volumeMode {}", volume.volume_mode()),
         volume.has_claim_ref()
             ? fmt::format(", for claim '{}/{}'", volume.claim_namespace(), volume.claim_name())
             : ""));
@@ -166,7 +191,9 @@ std::optional<Cause> WaitsForConsumer(const State& state) {
 
 // The class's driver is absent, and no call for the claim has failed.
 std::optional<Cause> ProvisionerAbsent(const State& state) {
-  if (!IsPending(state) || !state.storage_class) return std::nullopt;
+  if (!IsPending(state) || !state.storage_class || !state.claim->volume_name().empty()) {
+    return std::nullopt;
+  }
   const std::string driver = state.storage_class->provisioner();
   // kBlockProvisioner is Berth's block operator, which is not a CSI driver.
   if (driver == api::kNoProvisioner || driver == api::kBlockProvisioner ||

@@ -74,9 +74,9 @@ TEST_F(RulesTest, NoCapacityByTheDriverAndByTheScheduler) {
   EXPECT_TRUE(Proves(cause, "scheduler: 0/2"));
 }
 
-TEST_F(RulesTest, AClaimThatCannotGrowIsExplainedItsPodIsNotBlamed) {
+TEST_F(RulesTest, AClaimThatCannotGrowIsExplainedForItsPodToo) {
   Call("resize default/data", "ControllerExpandVolume", StatusCode::kOutOfRange, "pool is full");
-  EXPECT_EQ(First().id, "");
+  EXPECT_EQ(First().id, "no-capacity");
   state_.pod.reset();
   state_.object = *state_.claim;
   state_.object.Set({"kind"}, "PersistentVolumeClaim");

@@ -129,28 +129,6 @@ std::optional<Cause> WorkRetries(const State& state) {
   return std::nullopt;
 }
 
-// The node agent says in an event why the pod waits for a volume, and no other rule knows it.
-std::optional<Cause> MountEventTells(const State& state) {
-  if (!state.pod || state.object.deleting() || state.pod->terminated()) return std::nullopt;
-  const api::Event* event = FindMountEvent(state);
-  if (event == nullptr) return std::nullopt;
-  for (const Rule rule : AllRules()) {
-    if (rule != &MountEventTells && rule != &WaitsForRole && rule != &ContainerFails &&
-        rule(state).has_value()) {
-      return std::nullopt;
-    }
-  }
-  return Cause{
-      .id = "mount-fails",
-      .link = Link::kPublish,
-      .summary = event->String({"message"}),
-      .proof = {fmt::format("event {}, {} ago", event->String({"reason"}),
-                            api::AgeSince(event->String({"lastTimestamp"}), state.now))},
-      .owner = Owner::kPerson,
-      .step = "correct the problem that the message names; Berth tries again by itself",
-      .command = fmt::format("berth describe pod {} -n {}", state.pod->name(), state.pod->ns())};
-}
-
 // The subject is a node, and a call for some volume hangs on it.
 std::optional<Cause> NodeHangs(const State& state) {
   if (state.object.kind() != "Node") return std::nullopt;

@@ -1,5 +1,6 @@
-// Rules for a bound claim that asks for another size or other attributes. They do not affect pods
-// that use it.
+// Rules for a bound claim that asks for another size or other attributes. A pod that uses the claim
+// runs meanwhile, but what a person asked for fails, so a failure is a cause for the pod, too.
+#include "api/time.h"
 #include "cli/explain/evidence.h"
 
 namespace berth::cli::explain {
@@ -7,6 +8,36 @@ namespace {
 
 bool IsBoundClaim(const State& state) {
   return state.object.kind() == "PersistentVolumeClaim" && state.bound();
+}
+
+// Whether the subject is the claim, or a pod that uses it.
+bool ConcernsClaim(const State& state) {
+  return IsBoundClaim(state) || (state.pod && state.bound() && !state.pod->terminated());
+}
+
+// Returns the newest event that the volume could not be grown: of the resizer about the claim, or
+// of the kubelet about the pod or the claim. Null if there is none.
+const api::Event* FindResizeEvent(const State& state, bool of_node) {
+  const api::Event* newest = nullptr;
+  for (const char* kind : {"Pod", "PersistentVolumeClaim"}) {
+    for (const char* reason : {"VolumeResizeFailed", "FileSystemResizeFailed"}) {
+      const api::Event* event = FindEvent(state, kind, reason);
+      if (event == nullptr) continue;
+      const bool by_node = event->String({"source", "component"}) == "kubelet" ||
+                           event->String({"reportingComponent"}) == "kubelet";
+      if (by_node != of_node) continue;
+      if (newest == nullptr ||
+          newest->String({"lastTimestamp"}) <= event->String({"lastTimestamp"})) {
+        newest = event;
+      }
+    }
+  }
+  return newest;
+}
+
+// The driver's own error says "rpc error", whoever repeats it.
+Owner OwnerOf(const std::string& error) {
+  return error.find("rpc error") != std::string::npos ? Owner::kDriver : Owner::kPerson;
 }
 
 std::string ReadConditionMessage(const api::PersistentVolumeClaim& claim, std::string_view type) {
@@ -35,7 +66,7 @@ bool WaitsForEndOfUse(const State& state, const base::FlightRecord* call,
 }  // namespace
 
 std::optional<Cause> ExpansionInfeasible(const State& state) {
-  if (!IsBoundClaim(state)) return std::nullopt;
+  if (!ConcernsClaim(state)) return std::nullopt;
   const std::string status = state.claim->resize_status();
   Cause cause{
       .id = "expansion-infeasible", .link = Link::kVolume, .proof = {DescribeRequest(state)}};
@@ -63,9 +94,18 @@ std::optional<Cause> ExpansionInfeasible(const State& state) {
 }
 
 std::optional<Cause> ExpansionFails(const State& state) {
-  if (!IsBoundClaim(state) || ExpansionInfeasible(state).has_value()) return std::nullopt;
+  if (!ConcernsClaim(state) || ExpansionInfeasible(state).has_value()) return std::nullopt;
   const base::FlightRecord* call = FindBadCall(state, ResizeKey(state));
-  const std::string error = ReadConditionMessage(*state.claim, "ControllerResizeError");
+  const bool of_node = state.claim->resize_status().starts_with("Node");
+  const std::string_view condition = of_node ? "NodeResizeError" : "ControllerResizeError";
+  std::string error = ReadConditionMessage(*state.claim, condition);
+  std::string proof = fmt::format("the claim's condition {}", condition);
+  if (const api::Event* event = FindResizeEvent(state, of_node);
+      error.empty() && event != nullptr && AsksForMore(*state.claim)) {
+    error = event->String({"message"});
+    proof = fmt::format("event {}, {} ago", event->String({"reason"}),
+                        api::AgeSince(event->String({"lastTimestamp"}), state.now));
+  }
   if (WaitsForEndOfUse(state, call, error)) {
     const api::Pod& pod = state.claim_pods.front();
     return Cause{.id = "expansion-waits-for-end-of-use",
@@ -86,8 +126,8 @@ std::optional<Cause> ExpansionFails(const State& state) {
   return Cause{.id = secret ? "secret-missing" : "expansion-fails",
                .link = Link::kVolume,
                .summary = fmt::format("volume '{}' does not grow: {}", state.volume->name(), error),
-               .proof = {DescribeRequest(state), "the claim's condition ControllerResizeError"},
-               .owner = error.starts_with("rpc error") ? Owner::kDriver : Owner::kPerson,
+               .proof = {DescribeRequest(state), std::move(proof)},
+               .owner = OwnerOf(error),
                .step = "correct the problem that the message names; Berth tries again by itself"};
 }
 
@@ -143,7 +183,7 @@ std::optional<Cause> ModificationFails(const State& state) {
   if (error.empty()) return std::nullopt;
   cause.id = "modification-fails";
   cause.summary = fmt::format("volume '{}' is not modified: {}", state.volume->name(), error);
-  cause.owner = error.find("rpc error") != std::string::npos ? Owner::kDriver : Owner::kPerson;
+  cause.owner = OwnerOf(error);
   cause.step = "correct the problem that the message names; Berth tries again by itself";
   return cause;
 }

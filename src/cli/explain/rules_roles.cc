@@ -5,7 +5,6 @@
 
 #include "api/kinds/csi_names.h"
 #include "api/kinds/lease_names.h"
-#include "api/quantity.h"
 #include "api/time.h"
 #include "cli/explain/evidence.h"
 
@@ -68,12 +67,6 @@ std::optional<Turn> FindPendingClaimTurn(const State& state) {
   }
   return MakeProvisionerTurn(state.storage_class->provisioner(), Link::kVolume,
                              ProvisionKey(state));
-}
-
-bool AsksForMore(const api::PersistentVolumeClaim& claim) {
-  const auto wanted = api::Quantity::Parse(claim.requested_storage());
-  const auto has = api::Quantity::Parse(claim.capacity());
-  return wanted.ok() && has.ok() && *has < *wanted;
 }
 
 std::optional<Turn> FindBoundClaimTurn(const State& state) {

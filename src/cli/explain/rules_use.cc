@@ -112,7 +112,7 @@ std::optional<Cause> WrongVolumeMode(const State& state) {
   const std::string_view right = block ? "volumeDevices" : "volumeMounts";
   return Cause{
       .id = "wrong-volume-mode",
-      .link = Link::kStage,
+      .link = Link::kClaim,
       .summary = fmt::format("container '{}' names volume '{}' in {}, but claim '{}' is for {}",
                              user, state.volume_name, used, state.claim_key,
                              block ? "a raw block device" : "a file system"),

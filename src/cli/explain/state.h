@@ -68,7 +68,11 @@ struct State {
   // Live data, from the roles of this machine.
   base::Status flights;  // not OK: why flight records could not be read
   std::vector<base::FlightLog> logs;
-  std::map<std::string, Server> servers;             // by socket
+  std::map<std::string, Server> servers;  // by socket
+  // The sockets at which the kubelet of the node calls the driver, and at which its Flexvolume
+  // drivers ask the block agent. Empty: the node's kubelet runs on another machine.
+  std::vector<std::string> driver_sockets;
+  std::vector<std::string> agent_sockets;
   std::map<pid_t, platform::ProcessInfo> processes;  // that records name and that still run
 
   bool wants_mount() const { return pod.has_value() || host_mount.has_value(); }

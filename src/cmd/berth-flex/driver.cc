@@ -1,10 +1,7 @@
 #include "cmd/berth-flex/driver.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +9,7 @@
 #include <optional>
 
 #include "base/ipc/block_call.h"
+#include "base/ipc/block_trailer.h"
 #include "base/ipc/connection.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -157,32 +155,6 @@ std::string MakeCapabilities(const ipc::Message& trailer) {
 
 }  // namespace
 
-ipc::Result<ipc::Message> ReadTrailer(const std::string& executable) {
-  const base::UniqueFd fd(open(executable.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat info{};
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) {
-    return ipc::SystemFailure("open '" + executable + "'", errno);
-  }
-  char end[4 + 8];
-  static_assert(sizeof(end) == sizeof(uint32_t) + block::kTrailerMagic.size());
-  const ipc::Failure none{ipc::Problem::kBroken,
-                          "this driver does not say where its agent is: it is installed by 'berth "
-                          "block-agent'"};
-  if (info.st_size < static_cast<off_t>(sizeof(end)) ||
-      pread(fd.get(), end, sizeof(end), info.st_size - static_cast<off_t>(sizeof(end))) !=
-          static_cast<ssize_t>(sizeof(end)) ||
-      std::string_view(end + 4, 8) != block::kTrailerMagic) {
-    return none;
-  }
-  uint32_t length = 0;
-  memcpy(&length, end, sizeof(length));
-  const off_t begin = info.st_size - static_cast<off_t>(sizeof(end)) - static_cast<off_t>(length);
-  if (length > block::kLargestTrailer || begin < 0) return none;
-  std::string text(length, '\0');
-  if (pread(fd.get(), text.data(), length, begin) != static_cast<ssize_t>(length)) return none;
-  return ipc::ReadJson(text);
-}
-
 Patience DefaultPatience() { return {block::kInitTime, block::kCallTime}; }
 
 Reply RunDriver(const std::vector<std::string>& arguments, const std::string& executable,
@@ -195,7 +167,7 @@ Reply RunDriver(const std::vector<std::string>& arguments, const std::string& ex
                        std::to_string(arguments.size() - 1) + " arguments and has " +
                        std::to_string(facts->count - 1));
   }
-  const auto trailer = ReadTrailer(executable);
+  const auto trailer = block::ReadTrailer(executable);
   const std::string* socket = trailer.ok() ? trailer->FindText(block::kTrailerSocket) : nullptr;
   if (socket == nullptr) {
     return MakeFailure(trailer.ok() ? "the driver's trailer names no socket"

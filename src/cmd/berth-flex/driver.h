@@ -27,10 +27,6 @@ struct Reply {
   std::string text;  // one line of JSON
 };
 
-// Reads the trailer that the agent appended to the driver's file when it installed the driver
-// (base/ipc/block_call.h). kBroken: there is no valid trailer.
-base::ipc::Result<base::ipc::Message> ReadTrailer(const std::string& executable);
-
 // How long a call waits for the agent and its answer.
 struct Patience {
   std::chrono::milliseconds init;

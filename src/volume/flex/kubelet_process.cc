@@ -1,6 +1,9 @@
 #include "volume/flex/kubelet_process.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <vector>
@@ -137,6 +140,25 @@ StatusOr<std::vector<platform::MountEntry>> ReadKubeletMounts(const std::string&
     std::ranges::move(*table, std::back_inserter(mounts));
   }
   return mounts;
+}
+
+std::vector<RunningKubelet> ListKubelets() {
+  // A kubelet's node has the host's name in lower case, unless a flag names another.
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  std::vector<RunningKubelet> out;
+  for (const int pid : platform::ListNumbers("/proc")) {
+    const std::vector<std::string> words = ReadKubeletWords(fmt::format("/proc/{}", pid));
+    if (words.empty()) continue;
+    RunningKubelet one{.node = FindFlag(words, "hostname-override"),
+                       .folder = FindFlag(words, "root-dir")};
+    if (one.node.empty()) one.node = host.data();
+    std::ranges::transform(one.node, one.node.begin(), [](unsigned char c) { return tolower(c); });
+    if (one.folder.empty()) one.folder = "/var/lib/kubelet";
+    if (auto drivers = AskWords("", words); drivers.ok()) one.drivers = drivers->path;
+    out.push_back(std::move(one));
+  }
+  return out;
 }
 
 StatusOr<KubeletFolder> AskKubeletProcess(const std::string& root) {

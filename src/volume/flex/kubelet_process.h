@@ -1,6 +1,6 @@
-// What the kubelet that runs on a node says about its folder of Flexvolume drivers: in its command
-// line, and in the configuration files that the command line names. The command line counts first,
-// as for the kubelet. And what is mounted where it runs.
+// The kubelet that runs on a node: what it says about its folder of Flexvolume drivers, in its
+// command line and in the configuration files that the command line names, its own folder, and what
+// is mounted where it runs. The command line counts first, as for the kubelet.
 #pragma once
 
 #include <string>
@@ -25,6 +25,16 @@ base::StatusOr<KubeletFolder> AskKubeletProcess(const std::string& root);
 // in a container. Empty: no kubelet runs there as a process of its own. Other errors: the mount
 // table of a kubelet that runs cannot be read.
 base::StatusOr<std::vector<platform::MountEntry>> ReadKubeletMounts(const std::string& root);
+
+struct RunningKubelet {
+  std::string node;     // the name of its node
+  std::string folder;   // its --root-dir
+  std::string drivers;  // its folder of Flexvolume drivers; empty: it has its default
+};
+
+// Returns the kubelets that run as processes of this machine's root user. A configuration that
+// cannot be read leaves `drivers` empty.
+std::vector<RunningKubelet> ListKubelets();
 
 // The path after `name` and one of "=", ": " in a line that is no comment, without quotes and
 // slashes at its end. Empty: there is none.

@@ -83,6 +83,9 @@ class Node:
                 if item["kind"] not in ("DaemonSet", "VolumeSnapshotClass"):
                     self.cluster.create(item, NAMESPACE)
         config = self.cluster.write_token(self.folder / "account", NAMESPACE, "csi-local")
+        account = json.loads(config.read_text())
+        account["contexts"][0]["context"]["namespace"] = NAMESPACE  # as a pod's own namespace
+        config.write_text(json.dumps(account))
         place = self.kubelet_folder / "plugins" / DRIVER
         place.mkdir(parents=True)
         endpoint = place / "csi.sock"
