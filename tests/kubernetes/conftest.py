@@ -40,9 +40,9 @@ def real_cluster(plane):
 
 
 @pytest.fixture(scope="module")
-def real_node():
-    """Gives a node under a real kubelet, with Berth's shipped driver. It has a control plane of its own, because the kubelet would
-    run the pods that other tests make only as objects."""
+def bare_node():
+    """Gives a node under a real kubelet. It has a control plane of its own, because the kubelet would run the pods that other tests
+    make only as objects."""
     missing = programs.missing(*PROGRAMS, *node.PROGRAMS)
     if missing:
         pytest.skip(missing)
@@ -52,13 +52,19 @@ def real_node():
     try:
         plane.start()
         made = node.Node(Cluster(plane.kubeconfig, plane=plane))
-        made.start().start_shipped_driver()
-        yield made
+        yield made.start()
     finally:
         if made is not None:
             made.end()
         plane.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def real_node(bare_node):
+    """Gives a node under a real kubelet, with Berth's shipped driver beside it."""
+    bare_node.start_shipped_driver()
+    return bare_node
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,9 @@ class Node:
         self._settings = {name: path.read_text() for name in SETTINGS if (path := pathlib.Path("/proc/sys") / name).exists()}
         self.runtime = standalone.own_containerd("start", self.folder / "c")
         self.kubelet_folder.mkdir()
+        # So that mounts which a driver's pod makes below it reach the node, as on a node whose root is shared.
+        subprocess.run(["mount", "--bind", self.kubelet_folder, self.kubelet_folder], check=True)
+        subprocess.run(["mount", "--make-shared", self.kubelet_folder], check=True)
         config = self.cluster.plane.write_kubeconfig(self.folder / "kubeconfig", KUBELET)
         (self.folder / "kubelet.yaml").write_text(json.dumps(self._configuration()))
         kubelet = self.run("kubelet", programs.find("kubelet"), f"--kubeconfig={config}", f"--config={self.folder}/kubelet.yaml",
