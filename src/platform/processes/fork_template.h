@@ -5,8 +5,8 @@
 // run. In a burst of mounts this was a fifth of the block agent's processor time. The template is
 // forked once, best before this process has threads and much memory, and pays for all later forks.
 //
-//   this process ──(socket of a worker)──▶ template ──fork──▶ worker
-//                ◀──(pid, pidfd of it)────
+// This process sends the template a worker's end of a socket. The template forks the worker, and
+// answers with its process id and a descriptor of pidfd_open(2).
 //
 // The template ends when this process ends or closes its socket. It reads no device and no file, so
 // it hangs only if the kernel does.
