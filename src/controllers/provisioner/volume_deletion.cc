@@ -85,12 +85,19 @@ VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
   if (volume == nullptr) {
     base::MutexLock lock(mutex_);
     destroyed_.erase(key);
+    deleted_.erase(key);
   }
   if (driver == nullptr || volume == nullptr) return Outcome::Done();
   const std::vector<std::string> owners = OwnersOf(*volume);
   if (std::ranges::find(owners, driver->name) == owners.end()) return Outcome::Done();
   if (!reach_.ReachesVolume(*volume)) return Outcome::Done();
   if (!WantsDeletion(*volume)) return AfterApi(SyncFinalizer(*volume));
+  {
+    // The copy does not show yet what this process did, and the API need not be asked about it.
+    base::MutexLock lock(mutex_);
+    const auto it = deleted_.find(key);
+    if (it != deleted_.end() && it->second == volume->uid()) return Outcome::Done();
+  }
   // The end of an attachment queues the volume again.
   if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();
 
@@ -236,6 +243,10 @@ VolumeDeletion::Outcome VolumeDeletion::DeleteVolume(const Volume& volume) {
     if (const Status deleted = kube::Delete(context_.client, volume); !deleted.ok()) {
       return ReportLeftObject(volume, deleted);
     }
+  }
+  {
+    base::MutexLock lock(mutex_);
+    deleted_[volume.name()] = volume.uid();
   }
   CountDeleted(context_.metrics, volume, began);
   return Outcome::Done();

@@ -83,6 +83,8 @@ class VolumeDeletion {
   base::Mutex mutex_;
   // Volumes that the driver has deleted, until their object has lost the finalizer: name to uid.
   std::map<std::string, std::string> destroyed_ ABSL_GUARDED_BY(mutex_);
+  // Volumes whose object was deleted, until the copy lacks it, too: name to uid.
+  std::map<std::string, std::string> deleted_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::controllers::provisioner
