@@ -209,13 +209,12 @@ def driver_not_registered(site):
 
 @contextlib.contextmanager
 def driver_ended(site):
-    site.bound("ended", "foreign-now")
-    site.double.stop()
+    site.bound("ended", "local-now")
+    site.driver.kill()
     try:
-        yield site.pod("ended", ["ended"], nodeName=site.node.name)
+        yield site.pod("ended", ["ended"])
     finally:
-        site.double.start()
-        site.wait_registered()
+        site.node.start_driver()
 
 
 @contextlib.contextmanager
@@ -314,7 +313,7 @@ CASES = [
     (one_pod_at_a_time, "in-use-elsewhere", "attachment", "person", "pod 'default/first' has it"),
     (attaching_refused, "driver-error", "attachment", "driver", "forty-two"),
     (driver_not_registered, "driver-absent", "attachment", "driver", "attaching to node 'node-k' fails"),
-    (driver_ended, "driver-absent", "stage", "driver", f"no process serves the driver '{FOREIGN}' on node 'node-k'"),
+    (driver_ended, "driver-absent", "stage", "driver", f"no process serves the driver '{SHIPPED}' on node 'node-k'"),
     (driver_stopped, "driver-hung", "stage", "driver", "'berth' is stopped (state T)"),
     (staging_refused, "driver-error", "stage", "driver", "forty-two"),
     (secret_missing, "secret-missing", "stage", "person", "keys"),
@@ -335,12 +334,14 @@ def test_a_way_to_be_stuck(site, trouble, cause, link, owner, says):
         def names_it():
             seen[:] = [site.explain(subject)]
             code, explanation = seen[0]
-            return code == 1 and (explanation["cause"] or {}).get("id") == cause
+            found = explanation["cause"] or {}
+            # The link changes while the trouble goes on, for example once attaching has failed.
+            return code == 1 and (found.get("id"), found.get("link")) == (cause, link)
         try:
             wait_for(f"{subject} to be explained by {cause}", names_it, 60, interval=0.2)
         except AssertionError as failure:
             raise AssertionError(f"{failure}\n{json.dumps(seen[0][1], indent=1)}") from None
         found = seen[0][1]["cause"]
-        assert (found["link"], found["owner"]) == (link, owner), found
+        assert found["owner"] == owner, found
         assert says in "\n".join([found["summary"], *found["proof"]]), found
         assert found["proof"] and found["step"], found

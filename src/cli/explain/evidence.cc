@@ -334,7 +334,18 @@ Cause ExplainAttachment(const State& state, Link link, std::string_view operatio
       .step = fmt::format(
           "correct the problem that the driver names; Berth tries the {}ing again by itself",
           operation)};
-  if (error.starts_with("rpc error")) return cause;
+  if (error.starts_with("rpc error")) {
+    // gRPC says so of a driver that nobody serves; a driver that says it of itself names another
+    // reason.
+    if (says("code = Unavailable") && (says("onnection refused") || says("o such file"))) {
+      cause.id = "driver-absent";
+      cause.step = fmt::format(
+          "start the driver beside its attacher, or find out why it ends; Berth tries the {}ing "
+          "again by itself",
+          operation);
+    }
+    return cause;
+  }
   cause.owner = Owner::kPerson;
   if (IsApiRefusal(error)) {
     cause.id = "api-refuses";

@@ -173,6 +173,8 @@ TEST_F(RulesTest, AttachingThatIsRefusedBeforeTheDriverIsAsked) {
       {"CSINode node-a does not contain driver fake.csi.example.com", "driver-absent",
        Owner::kDriver},
       {"csinode.storage.k8s.io \"node-a\" not found", "driver-absent", Owner::kDriver},
+      {"rpc error: code = Unavailable desc = connect to '/csi/csi.sock': Connection refused",
+       "driver-absent", Owner::kDriver},
       {"read secret 'vault/keys': secrets \"keys\" not found", "secret-missing", Owner::kPerson},
       {"csinodes.storage.k8s.io \"node-a\" is forbidden: User \"sa\" cannot get resource",
        "api-refuses", Owner::kPerson},

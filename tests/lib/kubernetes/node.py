@@ -92,12 +92,17 @@ class Node:
         place = self.kubelet_folder / "plugins" / DRIVER
         place.mkdir(parents=True)
         endpoint = place / "csi.sock"
-        self.run("driver", BINARY, "csi-driver", f"--node-id={self.name}", f"--pool={self.folder}/pool", f"--endpoint={endpoint}")
+        self.start_driver()
         self.run("roles", BINARY, "controller", "--roles=provisioner", f"--csi-address={endpoint}", f"--kubeconfig={config}",
                  "--provisioner-node-deployment", "--provisioner-strict-topology", "--provisioner-enable-capacity",
                  "--provisioner-capacity-ownerref-level=-1",
                  env={"NODE_NAME": self.name, "NAMESPACE": NAMESPACE, "POD_NAME": "csi-local"})
         self.start_registrar("registrar", DRIVER, endpoint)
+
+    def start_driver(self):
+        """Starts the driver's process, for the first time or again."""
+        self.run("driver", BINARY, "csi-driver", f"--node-id={self.name}", f"--pool={self.folder}/pool",
+                 f"--endpoint={self.kubelet_folder}/plugins/{DRIVER}/csi.sock")
 
     def start_registrar(self, name, driver, endpoint):
         """Starts the registrar of a driver, and waits until the kubelet lists the driver."""
