@@ -66,6 +66,20 @@ TEST_F(DeleteTest, TheDriverIsAskedOnceWhileOthersHoldTheObject) {
   cluster_.client.Remove(Volume::kInfo, "", "pvc-uid-data");
 }
 
+TEST_F(DeleteTest, AFinalizerThatIsWrittenBackAfterTheDeletionIsRemovedAgain) {
+  Begin();
+  Release({{"metadata", {{"finalizers", {"kubernetes.io/pv-protection"}}}}});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetVolume("pvc-uid-data").deleting(); }));
+  PassQueue();
+  Volume volume = GetVolume("pvc-uid-data");
+  volume.add_finalizer(kVolumeFinalizer);
+  cluster_.Put(volume);
+  EXPECT_TRUE(cluster_.WaitUntil(
+      [&] { return !GetVolume("pvc-uid-data").has_finalizer(kVolumeFinalizer); }));
+  EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  cluster_.client.Remove(Volume::kInfo, "", "pvc-uid-data");
+}
+
 TEST_F(DeleteTest, AfterARestartWhatWasDeletedIsNotDeletedAgain) {
   // The finalizer was removed with the volume. A finalizer of another program keeps the object.
   cluster_.Put(MakeVolume("old", {{"metadata",

@@ -93,10 +93,14 @@ VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
   if (!reach_.ReachesVolume(*volume)) return Outcome::Done();
   if (!WantsDeletion(*volume)) return AfterApi(SyncFinalizer(*volume));
   {
-    // The copy does not show yet what this process did, and the API need not be asked about it.
+    // The copy does not show yet what this process did, and the API need not be asked about it. If
+    // the copy has the finalizer, somebody wrote it back, and it must be removed again.
     base::MutexLock lock(mutex_);
     const auto it = deleted_.find(key);
-    if (it != deleted_.end() && it->second == volume->uid()) return Outcome::Done();
+    if (it != deleted_.end() && it->second == volume->uid() &&
+        !volume->has_finalizer(kVolumeFinalizer)) {
+      return Outcome::Done();
+    }
   }
   // The end of an attachment queues the volume again.
   if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();

@@ -83,7 +83,7 @@ class VolumeDeletion {
   base::Mutex mutex_;
   // Volumes that the driver has deleted, until their object has lost the finalizer: name to uid.
   std::map<std::string, std::string> destroyed_ ABSL_GUARDED_BY(mutex_);
-  // Volumes whose object was deleted, until the copy lacks it, too: name to uid.
+  // Volumes whose object was freed and deleted, until the copy lacks it, too: name to uid.
   std::map<std::string, std::string> deleted_ ABSL_GUARDED_BY(mutex_);
 };
 
