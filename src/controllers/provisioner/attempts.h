@@ -16,6 +16,7 @@
 // Thread-safe. It does not call the driver. Claims are shared and never changed.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -96,6 +97,9 @@ class Attempts {
   // The record of intents. Until it was loaded nothing may be asked for.
   bool loaded() const { return record_.loaded(); }
   base::StatusOr<IntentRecord::Left> Load(const std::string& lease) { return record_.Load(lease); }
+  // Every intent that an earlier process left was taken over or dropped.
+  void FinishTakeOver() { taken_over_ = true; }
+  bool taken_over() const { return taken_over_; }
   // Continues what an earlier process left. The wake function is called for the claim.
   void TakeOver(const Intent& intent) ABSL_LOCKS_EXCLUDED(mutex_);
   // Drops what an earlier process left.
@@ -108,6 +112,7 @@ class Attempts {
   const NodeDeployment node_deployment_;
   IntentRecord record_;
   const Wake wake_;
+  std::atomic<bool> taken_over_ = false;
   mutable base::Mutex mutex_;
   std::map<std::string, Attempt> attempts_ ABSL_GUARDED_BY(mutex_);    // by the claim's uid
   std::multimap<std::string, ClaimPtr> lost_ ABSL_GUARDED_BY(mutex_);  // by the claim's key

@@ -45,6 +45,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::TakeOverIntents() {
     return taken.ok();
   });
   intents_known_ = true;
+  if (undecided_.empty()) attempts_.FinishTakeOver();
   return AfterApi(failed.ok() ? attempts_.Flush() : failed);
 }
 

@@ -24,10 +24,11 @@ constexpr std::string_view kCloningProtection =
 
 }  // namespace
 
-DataSources::DataSources(const Context& context, const Options& options,
+DataSources::DataSources(const Context& context, const Options& options, const Attempts& attempts,
                          std::function<void(const std::string& key)> snapshot_changed)
     : context_(context),
       options_(options),
+      attempts_(attempts),
       snapshot_changed_(std::move(snapshot_changed)),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<api::PersistentVolume>()) {}
@@ -42,12 +43,23 @@ base::Status DataSources::CheckNamespace(const Claim& claim) const {
   return CheckGranted(claim, context_.client);
 }
 
-bool DataSources::IsNeededBy(const std::vector<std::shared_ptr<const Claim>>& claims) const {
-  return std::any_of(claims.begin(), claims.end(), [&](const auto& claim) {
-    const StatusCode code = CheckNamespace(*claim).code();
-    // If the grants could not be read, the claim may need the source.
-    return code != StatusCode::kInvalidArgument && code != StatusCode::kFailedPrecondition;
+StatusOr<bool> DataSources::IsNeededBy(
+    const std::string& ns, const std::vector<std::shared_ptr<const Claim>>& claims) const {
+  if (claims.empty()) return false;
+  const bool needed = std::ranges::any_of(claims, [&](const auto& claim) {
+    // The driver may still read the source, whatever is granted now.
+    return claim->ns() == ns || attempts_.MayHaveVolume(*claim);
   });
+  if (needed) return true;
+  if (!attempts_.taken_over()) {
+    return Error(StatusCode::kUnavailable, "the intents of the last process are not known yet");
+  }
+  if (!options_.cross_namespace_sources) return false;
+  const auto grants = ListGrants(ns, context_.client);
+  if (grants.status().code() == StatusCode::kNotFound) return false;
+  RETURN_IF_ERROR_WITH(grants, fmt::format("ReferenceGrants in namespace '{}'", ns));
+  return std::ranges::any_of(claims,
+                             [&](const auto& claim) { return CheckGranted(*claim, *grants).ok(); });
 }
 
 StatusOr<std::optional<csi::v1::VolumeContentSource>> DataSources::HoldSource(
@@ -131,7 +143,9 @@ DataSources::Outcome DataSources::ReleaseClone(const std::string& key, const Dri
     return Outcome::Done();
   }
   // The binding or deletion of these claims queues the source again.
-  if (IsNeededBy(claims_.ByIndex(kClaimsBySource, key))) return Outcome::Done();
+  const auto needed = IsNeededBy(source->ns(), claims_.ByIndex(kClaimsBySource, key));
+  if (!needed.ok()) return AfterApi(needed.status());
+  if (*needed) return Outcome::Done();
   return AfterApi(
       UpdateAt(context_.client, claims_, *source, FinalizersPatch(*source, "", kCloningProtection))
           .status());

@@ -11,10 +11,10 @@
 // first such claim, because a cluster may not have the kind; it only wakes claims that wait for
 // their snapshot.
 //
-// Thread-safe. What the context names, and the options, are borrowed and outlive this object. If
-// HoldSource fails, the driver must not be asked yet; the finalizer may be written nevertheless,
-// and is removed when no claim needs it. A release with the outcome Retry has left the finalizer in
-// place.
+// Thread-safe. What the context names, the options and the attempts are borrowed and outlive this
+// object. If HoldSource fails, the driver must not be asked yet; the finalizer may be written
+// nevertheless, and is removed when no claim needs it. A release with the outcome Retry has left
+// the finalizer in place.
 #pragma once
 
 #include <functional>
@@ -30,6 +30,7 @@
 #include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
+#include "controllers/provisioner/attempts.h"
 #include "controllers/provisioner/options.h"
 #include "controllers/provisioner/snapshot_watch.h"
 #include "proto/csi.pb.h"
@@ -43,7 +44,7 @@ class DataSources {
 
   // `snapshot_changed` is called with the key of each VolumeSnapshot that appears or changes, on
   // the watch's thread. It only queues work.
-  DataSources(const Context& context, const Options& options,
+  DataSources(const Context& context, const Options& options, const Attempts& attempts,
               std::function<void(const std::string& key)> snapshot_changed);
 
   // The source of the claim's volume, which is held from now on; nullopt if the volume begins
@@ -70,9 +71,11 @@ class DataSources {
   // data_sources.cc
   // OK if the source is in the claim's namespace, or is granted to the claim.
   base::Status CheckNamespace(const Claim& claim) const;
-  // Whether one of the unbound claims that name a source needs it. A claim of another namespace
-  // that may not use the source must not keep it.
-  bool IsNeededBy(const std::vector<std::shared_ptr<const Claim>>& claims) const;
+  // Whether one of the unbound claims that name a source in namespace `ns` needs it. A claim of
+  // another namespace that may not use the source must not keep it, unless a volume may be made
+  // from it already. An error: it is not known.
+  base::StatusOr<bool> IsNeededBy(const std::string& ns,
+                                  const std::vector<std::shared_ptr<const Claim>>& claims) const;
   base::StatusOr<csi::v1::VolumeContentSource> HoldClone(const Claim& claim,
                                                          const std::string& source_name,
                                                          const DriverInfo& driver);
@@ -87,6 +90,7 @@ class DataSources {
 
   const Context context_;
   const Options& options_;
+  const Attempts& attempts_;
   const std::function<void(const std::string& key)> snapshot_changed_;
   kube::Informer<Claim>& claims_;
   kube::Informer<api::PersistentVolume>& volumes_;

@@ -11,6 +11,7 @@ using base::Error;
 using base::Json;
 using base::Status;
 using base::StatusCode;
+using base::StatusOr;
 
 namespace {
 
@@ -60,23 +61,28 @@ Status CheckGranted(const api::PersistentVolumeClaim& claim,
                claim.ns(), claim.name());
 }
 
-Status CheckGranted(const api::PersistentVolumeClaim& claim, kube::Client& client) {
-  const std::string ns = DataSourceNamespace(claim);
+StatusOr<std::vector<ReferenceGrant>> ListGrants(const std::string& ns, kube::Client& client) {
   std::vector<ReferenceGrant> grants;
   kube::ListOptions options{.limit = kPageSize};
   for (int page = 0; page < kMaxPages; ++page) {
-    auto listed = client.List(ReferenceGrant::kInfo, ns, options);
-    if (!listed.ok()) {
-      const StatusCode code = listed.status().code();
-      return Error(code == StatusCode::kNotFound ? StatusCode::kFailedPrecondition : code,
-                   "error getting ReferenceGrants in {} namespace from api server: {}", ns,
-                   base::Message(listed.status()));
-    }
-    for (Json& item : listed->items) grants.emplace_back(std::move(item));
-    options.continue_token = listed->continue_token;
+    ASSIGN_OR_RETURN(auto listed, client.List(ReferenceGrant::kInfo, ns, options));
+    for (Json& item : listed.items) grants.emplace_back(std::move(item));
+    options.continue_token = listed.continue_token;
     if (options.continue_token.empty()) break;
   }
-  return CheckGranted(claim, grants);
+  return grants;
+}
+
+Status CheckGranted(const api::PersistentVolumeClaim& claim, kube::Client& client) {
+  const std::string ns = DataSourceNamespace(claim);
+  const auto grants = ListGrants(ns, client);
+  if (!grants.ok()) {
+    const StatusCode code = grants.status().code();
+    return Error(code == StatusCode::kNotFound ? StatusCode::kFailedPrecondition : code,
+                 "error getting ReferenceGrants in {} namespace from api server: {}", ns,
+                 base::Message(grants.status()));
+  }
+  return CheckGranted(claim, *grants);
 }
 
 }  // namespace berth::controllers::provisioner

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "api/kinds/kinds.h"
 #include "base/status.h"
@@ -33,5 +35,9 @@ base::Status CheckGranted(const api::PersistentVolumeClaim& claim,
 // The same, with the grants that the API has now. A cluster without the kind has none. With another
 // code they could not be read.
 base::Status CheckGranted(const api::PersistentVolumeClaim& claim, kube::Client& client);
+
+// The grants of namespace `ns` that the API has now, 10,000 at most. NOT_FOUND: the cluster lacks
+// the kind, so it grants nothing.
+base::StatusOr<std::vector<ReferenceGrant>> ListGrants(const std::string& ns, kube::Client& client);
 
 }  // namespace berth::controllers::provisioner

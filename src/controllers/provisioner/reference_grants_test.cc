@@ -115,6 +115,71 @@ TEST_F(CrossNamespaceTest, AClaimWithoutAGrantKeepsNoSource) {
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !IsHeld(); }));
 }
 
+class RevokedGrantTest : public CrossNamespaceTest {
+ protected:
+  // Makes the provisioner look whether "source" is needed, and waits until it has looked. A claim
+  // that nobody provisions comes and goes; another source, which is released, shows the end.
+  void LookAtSource() {
+    for (const std::string name : {"source", "barrier"}) {
+      Json passing = MakeClaim(
+          "passing",
+          {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", name}}}}}});
+      passing["metadata"].erase("finalizers");
+      if (name == "barrier") {
+        Json barrier = MakeClaim("barrier", Asked(BoundClaim("pv-barrier")));
+        barrier["metadata"]["finalizers"] = {kCloneProtection};
+        cluster_.Put(MakeVolume("pv-barrier", BoundVolume("barrier")));
+        cluster_.Put(barrier);
+      }
+      cluster_.Put(passing);
+      cluster_.client.Remove(Claim::kInfo, "default", "passing");
+    }
+    ASSERT_TRUE(
+        cluster_.WaitUntil([&] { return !GetClaim("barrier").has_finalizer(kCloneProtection); }));
+  }
+};
+
+TEST_F(RevokedGrantTest, TheSourceOfAnOpenCallStaysHeld) {
+  BeginWithGate();
+  PutGrant(FromOther(), ToClaims());
+  script().Hang("CreateVolume");
+  cluster_.Put(Foreign());
+  ASSERT_TRUE(script().WaitFor("CreateVolume", 2));
+  cluster_.client.Remove(ReferenceGrant::kInfo, "default", "grant");
+  LookAtSource();
+  EXPECT_TRUE(IsHeld());
+  script().Release("CreateVolume");
+  EXPECT_TRUE(WaitVolume("pvc-uid-copy"));
+}
+
+TEST_F(RevokedGrantTest, AnUnknownOutcomeIsStillLearnedForADeletedClaim) {
+  BeginWithGate();
+  PutGrant(FromOther(), ToClaims());
+  script().LoseAnswer("CreateVolume");
+  script().Hang("CreateVolume");
+  cluster_.Put(Foreign());
+  ASSERT_TRUE(script().WaitFor("CreateVolume", 2));
+  cluster_.client.Remove(ReferenceGrant::kInfo, "default", "grant");
+  Delete(Claim::kInfo, "other", "copy");
+  script().Release("CreateVolume");
+  EXPECT_TRUE(WaitVolume("pvc-uid-copy"));
+  EXPECT_TRUE(WaitNoIntent("uid-copy"));
+}
+
+TEST_F(RevokedGrantTest, AListThatTheApiRefusesReleasesNothing) {
+  BeginWithGate();
+  cluster_.client.Serve(ReferenceGrant::kInfo);
+  cluster_.Put(Foreign());
+  ASSERT_TRUE(cluster_.events.WaitFor(kNotAllowed));
+  PutGrant(FromOther(), ToClaims());
+  ASSERT_TRUE(WaitVolume("pvc-uid-copy"));
+  ASSERT_TRUE(IsHeld());
+  cluster_.client.FailNext("list", "referencegrants",
+                           base::Error(StatusCode::kInvalidArgument, "said the API"));
+  LookAtSource();
+  EXPECT_TRUE(IsHeld());
+}
+
 TEST(ReferenceGrantTest, WhatAGrantAllows) {
   const Claim claim(MakeClaim("copy", {{"metadata", {{"namespace", "other"}}},
                                        {"spec",

@@ -78,8 +78,10 @@ Status DataSources::WriteFinalizers(const api::VolumeSnapshot& snapshot, std::st
 DataSources::Outcome DataSources::ReleaseSnapshot(const std::string& key,
                                                   const DriverInfo& driver) {
   // The binding or deletion of these claims queues the snapshot again.
-  if (IsNeededBy(claims_.ByIndex(kClaimsBySnapshot, key))) return Outcome::Done();
   const auto [ns, name] = api::SplitKey(key);
+  const auto needed = IsNeededBy(std::string(ns), claims_.ByIndex(kClaimsBySnapshot, key));
+  if (!needed.ok()) return AfterApi(needed.status());
+  if (*needed) return Outcome::Done();
   const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, ns, name);
   if (!snapshot.ok()) return AfterApi(snapshot.status());
   if (!snapshot->has_finalizer(kSnapshotProtection)) return Outcome::Done();
