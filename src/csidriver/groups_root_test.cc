@@ -135,6 +135,27 @@ TEST_F(PlainGroupsTest, OneMemberThatCannotBeCopiedLeavesNoSnapshotAndNothingFro
   TakeDown(one, "one");
 }
 
+TEST_F(ReflinkGroupsTest, TwoRawVolumesInUseAreNotTakenAtTwoMoments) {
+  const VolumeCapability files = MountCapability("ext4");
+  const std::string mounted = Create("mounted", files, 64 * kMiB);
+  const std::string one = Create("one", BlockCapability(), 8 * kMiB);
+  const std::string two = Create("two", BlockCapability(), 8 * kMiB);
+  Bring(mounted, files, "mounted");
+  Bring(one, BlockCapability(), "one");
+  Bring(two, BlockCapability(), "two");
+  EXPECT_EQ(Group("group", {one, two}).status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/snapshots"));
+  EXPECT_TRUE(std::filesystem::is_empty(options_.pool_folder + "/groups"));
+  // The only one that can change is copied while the other one is frozen.
+  const auto group = Group("group", {mounted, one});
+  EXPECT_TRUE(group.ok()) << group.status();
+  TakeDown(two, "two");
+  const auto all = Group("all", {mounted, one, two});
+  EXPECT_TRUE(all.ok()) << all.status();
+  TakeDown(one, "one");
+  TakeDown(mounted, "mounted");
+}
+
 TEST_F(PlainGroupsTest, WhatTheSpecificationRefuses) {
   const auto code = [](const auto& result) { return result.status().code(); };
   csi::v1::GetVolumeGroupSnapshotRequest get;

@@ -185,6 +185,10 @@ class Pool {
     std::map<std::string, Record> records;
     std::map<std::string, std::string> ids;         // by name
     std::map<std::string, std::string> unreadable;  // id to reason
+
+    bool Contains(const std::string& id) const {
+      return records.contains(id) || unreadable.contains(id);
+    }
   };
 
   Pool(const std::string& folder, const PoolOptions& options, platform::Mounter& mounter,
@@ -209,6 +213,9 @@ class Pool {
     bool exclusive_flush = false;  // the device is mounted nowhere
     std::string mount_point;
     std::unique_ptr<platform::FrozenFileSystem> frozen;
+
+    // Whether a program may write to the volume while it is copied.
+    bool CanChange() const { return device.has_value() && !freeze && !exclusive_flush; }
   };
   struct GroupMember {
     Record snapshot;
@@ -255,6 +262,8 @@ class Pool {
   base::Status RunGroupSteps(GroupRecord& group, std::vector<GroupMember>& members);
   base::Status WriteGroup(const GroupRecord& group) ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status RemoveGroup(GroupRecord group) ABSL_LOCKS_EXCLUDED(mutex_);
+  // DATA_LOSS: the record of a member cannot be read.
+  base::Status CheckMembersReadable(const GroupRecord& group) const ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status CheckDeletedAlone(const std::string& snapshot_id) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Removes the groups that a crash left half-made or half-deleted.
   void FinishGroups() ABSL_LOCKS_EXCLUDED(mutex_);

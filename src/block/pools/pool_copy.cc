@@ -138,6 +138,19 @@ base::Status Pool::DecideUse(const Record& source, PendingCopy& copy) const {
 }
 
 base::Status Pool::CopyTogether(std::span<PendingCopy> copies) {
+  // One such volume is copied at one moment, by a reflink, while the others are frozen. A second
+  // one would be copied at another moment, while programs write to both.
+  std::vector<std::string> moving;
+  for (const PendingCopy& copy : copies) {
+    if (copy.CanChange()) moving.push_back(copy.device->path);
+  }
+  if (moving.size() > 1) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} are in use and cannot be held still together, because they are raw block "
+                 "volumes or mounted in another kernel: take their snapshots while no pod uses "
+                 "them, or without a group",
+                 fmt::join(moving, ", "));
+  }
   const bool freezes = std::ranges::any_of(copies, &PendingCopy::freeze);
   const auto begin = steady_clock::now();
   const auto deadline = begin + (freezes ? options_.freeze_limit : options_.copy_limit);

@@ -1,8 +1,9 @@
 // The part of Pool that takes snapshots of several volumes at one moment (group_record.h).
 //
 // All images are begun, then all file systems are frozen, copied and thawed, and then all images
-// are finished. Until the group's record says `ready`, its members count as half-made: a failure,
-// and a crash at any of these steps, remove all of them.
+// are finished. At most one member may be a volume in use that cannot be frozen (CopyTogether).
+// Until the group's record says `ready`, its members count as half-made: a failure, and a crash at
+// any of these steps, remove all of them.
 #include <algorithm>
 #include <set>
 
@@ -114,8 +115,23 @@ base::Status Pool::WriteGroup(const GroupRecord& group) {
   return base::OkStatus();
 }
 
-// Removes a group in any state, and its members.
+base::Status Pool::CheckMembersReadable(const GroupRecord& group) const {
+  base::MutexLock lock(mutex_);
+  const auto& unreadable = shelf(Kind::kSnapshot).unreadable;
+  for (const GroupRecord::Member& member : group.members) {
+    const auto why = unreadable.find(member.snapshot_id);
+    if (why == unreadable.end()) continue;
+    return Error(StatusCode::kDataLoss,
+                 "the record of its snapshot {} cannot be read, so nothing of it is removed: {}",
+                 Quote(member.snapshot_id), why->second);
+  }
+  return base::OkStatus();
+}
+
+// Removes a group in any state, and its members. DATA_LOSS: see CheckMembersReadable.
 base::Status Pool::RemoveGroup(GroupRecord group) {
+  // Without the group's record nothing would name the image of such a member.
+  RETURN_IF_ERROR(CheckMembersReadable(group));
   if (group.state == State::kReady) {
     RETURN_IF_ERROR(base::FaultPoint<"block.group.delete.before">());
     group.state = State::kDeleting;
@@ -191,8 +207,16 @@ void Pool::FinishGroups() {
   std::vector<GroupRecord> unfinished;
   {
     base::MutexLock lock(mutex_);
+    const Shelf& snapshots = shelf(Kind::kSnapshot);
     for (const auto& [id, group] : groups_.all()) {
-      if (group.state != State::kReady) unfinished.push_back(group);
+      // On a full disk a removal begins although the record still says ready.
+      const bool lacks_one =
+          std::ranges::any_of(group.members, [&](const GroupRecord::Member& member) {
+            return !snapshots.Contains(member.snapshot_id);
+          });
+      if (group.state == State::kReady && !lacks_one) continue;
+      unfinished.push_back(group);
+      if (group.state == State::kReady) unfinished.back().state = State::kDeleting;
     }
   }
   for (const GroupRecord& group : unfinished) {

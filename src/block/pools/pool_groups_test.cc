@@ -132,6 +132,35 @@ TEST_F(PoolGroupsTest, ADamagedRecordKeepsItsMembers) {
   EXPECT_TRUE(pool_->Get(Kind::kSnapshot, member).ok());
 }
 
+TEST_F(PoolGroupsTest, AGroupWithADamagedMemberIsNotDeletedWithoutIt) {
+  const auto group = pool_->CreateGroup("g", {Create("one"), Create("two")});
+  ASSERT_TRUE(group.ok()) << group.status();
+  const std::string& damaged = group->members[1].snapshot_id;
+  const std::string& whole = group->members[0].snapshot_id;
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(pool_->paths().Record(Kind::kSnapshot, damaged),
+                                                  "no record")
+                  .ok());
+  Reopen();
+  EXPECT_EQ(pool_->DeleteGroup(group->id).code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(pool_->Get(Kind::kSnapshot, whole).ok());
+  Reopen();
+  EXPECT_TRUE(pool_->GetGroup(group->id).ok());
+  EXPECT_TRUE(std::filesystem::exists(pool_->paths().Image(Kind::kSnapshot, damaged)));
+}
+
+TEST_F(PoolGroupsTest, AGroupWhoseRemovalACrashCutOffOnAFullDiskIsRemoved) {
+  const auto group = pool_->CreateGroup("g", {Create("one"), Create("two")});
+  ASSERT_TRUE(group.ok()) << group.status();
+  // The record could not be changed from ready, and one member is gone already.
+  const std::string& gone = group->members[0].snapshot_id;
+  std::filesystem::remove(pool_->paths().Record(Kind::kSnapshot, gone));
+  std::filesystem::remove(pool_->paths().Image(Kind::kSnapshot, gone));
+  Reopen();
+  EXPECT_EQ(pool_->GetGroup(group->id).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(IsEmpty("snapshots"));
+  EXPECT_TRUE(IsEmpty("groups"));
+}
+
 TEST(GroupRecordTest, ARecordIsReadAsItWasWrittenAndADamagedOneIsNot) {
   GroupRecord group{.id = base::NewUuid(), .name = "g", .state = State::kReady};
   group.members = {{.snapshot_id = base::NewUuid(), .volume_id = base::NewUuid()}};
