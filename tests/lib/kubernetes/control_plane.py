@@ -25,15 +25,17 @@ def _openssl(*arguments):
 
 
 class ControlPlane:
-    def __init__(self, folder, feature_gates=(), with_node=False):
+    def __init__(self, folder, feature_gates=(), with_node=False, manager_qps=500):
         """`feature_gates`: gates of kube-apiserver, as "Name=true". `with_node`: a kubelet will run, so a scheduler
-        and the controllers of nodes do, too."""
+        and the controllers of nodes do, too. `manager_qps`: how many requests a second the controller manager may make."""
         self._gates = [f"--feature-gates={','.join(feature_gates)}"] if feature_gates else []
         self.folder = pathlib.Path(folder)
         self._with_node = with_node
         self.kubeconfig = self.folder / "kubeconfig"
         self.audit_log = self.folder / "audit.log"
         self.server = f"https://127.0.0.1:{free_port()}"
+        self.manager_qps = manager_qps
+        self.apiserver = None  # its Process, once it runs
         self._processes = []
 
     def start(self):
@@ -46,7 +48,7 @@ class ControlPlane:
         (self.folder / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
         (self.folder / "tokens.csv").write_text(f'{ADMIN},{ADMIN},{ADMIN},"system:masters"\n'
                                                 f'{KUBELET},system:node:{NODE},{KUBELET},"system:nodes"\n')
-        apiserver = self._run(
+        self.apiserver = self._run(
             "kube-apiserver", f"--etcd-servers={etcd}", "--bind-address=127.0.0.1", f"--secure-port={self.server.rpartition(':')[2]}",
             f"--tls-cert-file={self.folder}/server.crt", f"--tls-private-key-file={self.folder}/server.key",
             f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=Node,RBAC", "--allow-privileged=true",
@@ -56,13 +58,14 @@ class ControlPlane:
             f"--audit-log-path={self.audit_log}", "--audit-log-mode=blocking")
         self.write_kubeconfig(self.kubeconfig, ADMIN)
         api = kube.Api(kube.Kubeconfig(self.kubeconfig))
-        apiserver.wait_for("kube-apiserver to be ready", lambda: self._is_ready(api), seconds=180)
+        self.apiserver.wait_for("kube-apiserver to be ready", lambda: self._is_ready(api), seconds=180)
         api.close()
         self._run("kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
                   f"--service-account-private-key-file={self.folder}/accounts.key", f"--root-ca-file={self.folder}/server.crt",
                   "--controllers=" + ",".join(["*", *(f"-{name}" for name in NOT_RUN if not self._with_node)]),
                   "--use-service-account-credentials=false", f"--secure-port={free_port()}",
-                  f"--cert-dir={self.folder}/manager", "--kube-api-qps=500", "--kube-api-burst=500")
+                  f"--cert-dir={self.folder}/manager", f"--kube-api-qps={self.manager_qps}",
+                  f"--kube-api-burst={self.manager_qps}")
         if self._with_node:
             self._run("kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", f"--secure-port={free_port()}",
                       f"--cert-dir={self.folder}/scheduler", "--kube-api-qps=500", "--kube-api-burst=500")
@@ -94,10 +97,18 @@ class ControlPlane:
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}))
         return path
 
-    def requests_of(self, user):
-        """Gives (verb, resource with its subresource, response's code) of each request that a user has made, in order."""
+    def audit_size(self):
+        """Gives the size of the audit log, from which requests_of can read later."""
+        return self.audit_log.stat().st_size if self.audit_log.exists() else 0
+
+    def requests_of(self, user, since=0):
+        """Gives (verb, resource with its subresource, response's code) of each request that a user has made, in order. `since`:
+        what audit_size gave; earlier requests are left out."""
         requests = []
-        for line in self.audit_log.read_text().splitlines():
+        with open(self.audit_log, "rb") as log:
+            log.seek(since)
+            lines = log.read().splitlines()
+        for line in lines:
             entry = json.loads(line)
             if entry["user"]["username"] != user or "objectRef" not in entry:
                 continue

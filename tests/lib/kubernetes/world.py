@@ -1,5 +1,6 @@
 """A case in which a sidecar works: a driver and a namespace of its own, and the sidecar, which is the Go program or Berth."""
 import itertools
+import re
 
 from lib import objects
 from lib.csi_double import CsiDouble
@@ -26,6 +27,8 @@ ELECTION = ["--leader-election", "--leader-election-lease-duration=4s", "--leade
             "--leader-election-retry-period=500ms"]
 # Events of the cluster's own controllers.
 OTHERS = ("ExternalProvisioning", "WaitForFirstConsumer", "ExternalExpanding", "VolumeMismatch", "ClaimLost")
+# The controller that binds claims says this of a class that it has not seen yet, because the claim came sooner.
+UNSEEN_CLASS = re.compile(r'storageclass\.storage\.k8s\.io ".*" not found')
 
 
 class World:
@@ -134,7 +137,8 @@ class World:
 
     def _events(self):
         for namespace in (self.namespace, "default"):
-            yield from (event for event in self.cluster.items("Event", namespace) if event["reason"] not in OTHERS)
+            yield from (event for event in self.cluster.items("Event", namespace)
+                        if event["reason"] not in OTHERS and not UNSEEN_CLASS.fullmatch(event["message"]))
 
     # -- comparison
 
