@@ -26,6 +26,11 @@ class EventSink {
   // `reason` is CamelCase, as in "FailedMount"; `message` says what failed, why, and what to do.
   virtual void Record(const ObjectReference& object, EventType type, std::string_view reason,
                       std::string_view message) = 0;
+  // Says that this event, as it was recorded, tells nothing more, because another one that is about
+  // to be recorded says how it ended. A sink that has more events than it can deliver at once may
+  // drop it then.
+  virtual void Withdraw(const ObjectReference& /*object*/, EventType /*type*/,
+                        std::string_view /*reason*/, std::string_view /*message*/) {}
 };
 
 }  // namespace berth::base

@@ -33,21 +33,29 @@
 
 namespace berth::controllers {
 
-// Keeps events as "Warning FailedMount default/web: message".
+// Keeps events as "Warning FailedMount default/web: message". Withdrawn ones stay, and are listed
+// beside them.
 class RecordedEvents : public base::EventSink {
  public:
   void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,
               std::string_view message) override {
     base::MutexLock lock(mutex_);
-    events_.push_back(fmt::format("{} {} {}: {}",
-                                  type == base::EventType::kNormal ? "Normal" : "Warning", reason,
-                                  api::ObjectKey(object.ns, object.name), message));
+    events_.push_back(TextOf(object, type, reason, message));
     changed_.NotifyAll();
+  }
+  void Withdraw(const base::ObjectReference& object, base::EventType type, std::string_view reason,
+                std::string_view message) override {
+    base::MutexLock lock(mutex_);
+    withdrawn_.push_back(TextOf(object, type, reason, message));
   }
 
   std::vector<std::string> All() const {
     base::MutexLock lock(mutex_);
     return events_;
+  }
+  std::vector<std::string> Withdrawn() const {
+    base::MutexLock lock(mutex_);
+    return withdrawn_;
   }
   // How many events hold `text`.
   int Count(std::string_view text) const {
@@ -66,6 +74,11 @@ class RecordedEvents : public base::EventSink {
   }
 
  private:
+  static std::string TextOf(const base::ObjectReference& object, base::EventType type,
+                            std::string_view reason, std::string_view message) {
+    return fmt::format("{} {} {}: {}", type == base::EventType::kNormal ? "Normal" : "Warning",
+                       reason, api::ObjectKey(object.ns, object.name), message);
+  }
   int CountLocked(std::string_view text) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     int count = 0;
     for (const std::string& event : events_) {
@@ -77,6 +90,7 @@ class RecordedEvents : public base::EventSink {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> withdrawn_ ABSL_GUARDED_BY(mutex_);
 };
 
 class FakeCluster {

@@ -2,6 +2,7 @@
 // through objects. They are an interface: other programs read and write the same ones.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace berth::controllers {
@@ -45,6 +46,9 @@ inline constexpr std::string_view kOrphan = "orphan";
 
 inline constexpr std::string_view kClaimProtection = "kubernetes.io/pvc-protection";
 inline constexpr std::string_view kVolumeProtection = "kubernetes.io/pv-protection";
+
+// "external-attacher/" and the driver's name: on VolumeAttachments and PersistentVolumes.
+std::string AttacherFinalizer(std::string_view driver);
 
 // On a claim of the block operator from before its image is made until its PersistentVolume is
 // bound, because an image may exist that no object names. The binder removes it with the write that

@@ -51,14 +51,14 @@ std::string Gzip(std::string_view text) {
   return out;
 }
 
-std::optional<std::string> Gunzip(std::string_view bytes) {
+std::optional<std::string> Gunzip(std::string_view bytes, size_t most_bytes) {
   z_stream stream{};
   if (inflateInit2(&stream, kGzipWindow) != Z_OK) throw std::bad_alloc();
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   std::string out;
   int state = Z_OK;
-  while (state == Z_OK) {
+  while (state == Z_OK && out.size() <= most_bytes) {
     const size_t before = out.size();
     out.resize(before + kStepBytes);
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
@@ -67,7 +67,7 @@ std::optional<std::string> Gunzip(std::string_view bytes) {
     out.resize(out.size() - stream.avail_out);
   }
   inflateEnd(&stream);
-  if (state != Z_STREAM_END) return std::nullopt;
+  if (state != Z_STREAM_END || out.size() > most_bytes) return std::nullopt;
   return out;
 }
 

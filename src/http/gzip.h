@@ -33,8 +33,8 @@ class GzipWriter {
 
 // Returns the compressed text.
 std::string Gzip(std::string_view text);
-// Returns the decompressed text; nullopt if `bytes` do not begin with a complete gzip stream. The
-// size of the text is not bounded.
-std::optional<std::string> Gunzip(std::string_view bytes);
+// Returns the decompressed text; nullopt if `bytes` do not begin with a complete gzip stream, or if
+// the text is longer than `most_bytes`.
+std::optional<std::string> Gunzip(std::string_view bytes, size_t most_bytes);
 
 }  // namespace berth::http

@@ -26,6 +26,9 @@ constexpr std::chrono::seconds kFlushTime{2};
 // Events wait a little before they are written, because the writes that they report go first, and
 // repetitions are merged.
 constexpr std::chrono::milliseconds kGatherTime{100};
+// With more waiting events than these, it is a burst, and each waits longer.
+constexpr size_t kBurst = 20;
+constexpr std::chrono::milliseconds kGatherTimeInBurst{2000};
 
 std::string_view TypeName(base::EventType type) {
   return type == base::EventType::kNormal ? "Normal" : "Warning";
@@ -68,14 +71,11 @@ class EventRecorder::Impl {
 
   void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,
               std::string_view message) {
-    const std::string text(message.substr(0, base::CharacterEnd(message, kMaxMessageBytes)));
-    // The key begins with the text that a log line should show.
-    const std::string key =
-        fmt::format("{} of {} {} {}", reason, object.kind, object.name,
-                    base::Sha256Hex(fmt::format("{}\n{}\n{}\n{}\n{}", object.api_version, object.ns,
-                                                object.uid, TypeName(type), text)));
+    const std::string text = Shorten(message);
+    const std::string key = KeyOf(object, type, reason, text);
     const WallTime now = clock_.Now();
     bool first_waiting = false;
+    std::chrono::milliseconds gather = kGatherTime;
     {
       MutexLock lock(mutex_);
       Entry& entry = entries_[key];
@@ -96,8 +96,21 @@ class EventRecorder::Impl {
       if (first_waiting) ++waiting_;
       entry.last = now;
       if (entries_.size() > kMaxRemembered) ForgetWritten(now);
+      if (IsBurst()) gather = kGatherTimeInBurst;
     }
-    if (first_waiting) writer_.AddAfter(key, kGatherTime);
+    if (first_waiting) writer_.AddAfter(key, gather);
+  }
+
+  void Withdraw(const base::ObjectReference& object, base::EventType type, std::string_view reason,
+                std::string_view message) {
+    const std::string key = KeyOf(object, type, reason, Shorten(message));
+    MutexLock lock(mutex_);
+    const auto it = entries_.find(key);
+    if (it == entries_.end() || !IsBurst()) return;
+    Entry& entry = it->second;
+    if (entry.waiting == 0 || entry.written > 0 || entry.sending) return;
+    --waiting_;
+    entries_.erase(it);  // the writer finds nothing to write
   }
 
  private:
@@ -111,7 +124,22 @@ class EventRecorder::Impl {
     WallTime last;
     int64_t waiting = 0;  // occurrences that the API does not know yet
     int64_t written = 0;
+    bool sending = false;
   };
+
+  static std::string Shorten(std::string_view message) {
+    return std::string(message.substr(0, base::CharacterEnd(message, kMaxMessageBytes)));
+  }
+
+  // The key begins with the text that a log line should show.
+  static std::string KeyOf(const base::ObjectReference& object, base::EventType type,
+                           std::string_view reason, const std::string& text) {
+    return fmt::format("{} of {} {} {}", reason, object.kind, object.name,
+                       base::Sha256Hex(fmt::format("{}\n{}\n{}\n{}\n{}", object.api_version,
+                                                   object.ns, object.uid, TypeName(type), text)));
+  }
+
+  bool IsBurst() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return waiting_ > kBurst; }
 
   static std::string NameOf(const base::ObjectReference& object) {
     const std::string suffix = "." + base::RandomSuffix(16);
@@ -192,15 +220,17 @@ class EventRecorder::Impl {
       if (stopping_ || it == entries_.end() || it->second.waiting == 0) {
         return base::KeyedWorkers::Outcome::Done();
       }
+      it->second.sending = true;
       entry = it->second;
     }
     const Status status = SendEvent(entry);
-    if (status.code() == StatusCode::kUnavailable ||
-        status.code() == StatusCode::kDeadlineExceeded) {
-      return base::KeyedWorkers::Outcome::Retry(status);
-    }
     MutexLock lock(mutex_);
     Entry& current = entries_[key];
+    if (status.code() == StatusCode::kUnavailable ||
+        status.code() == StatusCode::kDeadlineExceeded) {
+      return base::KeyedWorkers::Outcome::Retry(status);  // it may be written all the same
+    }
+    current.sending = false;
     current.waiting -= entry.waiting;
     if (current.waiting == 0) --waiting_;
     if (status.ok()) {
@@ -233,6 +263,11 @@ EventRecorder::EventRecorder(Client& client, const base::Clock& clock, std::stri
     : impl_(std::make_unique<Impl>(client, clock, std::move(component), std::move(host))) {}
 
 EventRecorder::~EventRecorder() = default;
+
+void EventRecorder::Withdraw(const base::ObjectReference& object, base::EventType type,
+                             std::string_view reason, std::string_view message) {
+  impl_->Withdraw(object, type, reason, message);
+}
 
 void EventRecorder::Record(const base::ObjectReference& object, base::EventType type,
                            std::string_view reason, std::string_view message) {

@@ -4,6 +4,10 @@
 // Equal events (object, type, reason, message, component) within ten minutes become one Event whose
 // count and lastTimestamp change, as in client-go. The queue holds 1,000 events. Events that do not
 // fit, and those that the API refuses, are dropped and counted in the log.
+//
+// An event is written 100 ms after it was recorded. While more than 20 events wait, it is written
+// two seconds after, unless it is withdrawn before: in a burst of claims the API server is spared
+// the news that something begins which has ended meanwhile.
 #pragma once
 
 #include <memory>
@@ -26,6 +30,8 @@ class EventRecorder : public base::EventSink {
 
   void Record(const base::ObjectReference& object, base::EventType type, std::string_view reason,
               std::string_view message) override;
+  void Withdraw(const base::ObjectReference& object, base::EventType type, std::string_view reason,
+                std::string_view message) override;
 
  private:
   class Impl;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
+
 #include "api/kinds/kinds.h"
 #include "kube/fake_client.h"
 
@@ -73,6 +76,32 @@ TEST_F(EventRecorderTest, DifferentEventsAreKeptApart) {
   other.uid = "u-2";
   recorder_.Record(other, EventType::kNormal, "Waiting", "for a node");
   EXPECT_TRUE(client_.WaitUntil([&] { return Events().size() == 4; }));
+}
+
+TEST_F(EventRecorderTest, AWithdrawnEventIsWrittenUnlessThereIsABurst) {
+  recorder_.Record(claim_, EventType::kNormal, "Beginning", "of it");
+  recorder_.Withdraw(claim_, EventType::kNormal, "Beginning", "of it");
+  EXPECT_TRUE(Counted(1, 1));
+}
+
+TEST_F(EventRecorderTest, InABurstAWithdrawnEventIsNotWritten) {
+  auto recorder = std::make_unique<EventRecorder>(client_, clock_, "provisioner", "node-a");
+  recorder->Record(claim_, EventType::kNormal, "Known", "before");
+  ASSERT_TRUE(Counted(1, 1));
+  constexpr int kEvents = 200;
+  for (int i = 0; i < kEvents; ++i) {
+    recorder->Record(claim_, EventType::kNormal, "Beginning", fmt::format("{}", i));
+  }
+  recorder->Record(claim_, EventType::kNormal, "Known", "before");
+  recorder->Withdraw(claim_, EventType::kNormal, "Known", "before");
+  recorder->Withdraw(claim_, EventType::kNormal, "Beginning", fmt::format("{}", kEvents - 1));
+  recorder->Withdraw(claim_, EventType::kNormal, "Never", "recorded");
+  recorder.reset();  // writes all that waits
+  std::multiset<std::string> written;
+  for (const Json& event : Events()) written.insert(base::json::String(event, {"message"}));
+  EXPECT_EQ(written.size(), kEvents);
+  EXPECT_FALSE(written.contains(fmt::format("{}", kEvents - 1)));
+  EXPECT_EQ(written.count("before"), 1) << "it was written before, and its repetition is counted";
 }
 
 TEST_F(EventRecorderTest, EventsOfClusterScopedObjectsAreInDefault) {

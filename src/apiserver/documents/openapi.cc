@@ -53,8 +53,10 @@ OpenApiDocuments::DocumentPtr OpenApiDocuments::FindOrMake(const std::string& ke
   DocumentPtr& slot = documents_[key];
   if (slot == nullptr || slot->kinds != kinds) {
     const std::string text = make(kinds);
-    slot = std::make_shared<const Document>(
-        Document{.kinds = kinds, .tag = EntityTag(text), .compressed = http::Gzip(text)});
+    slot = std::make_shared<const Document>(Document{.kinds = kinds,
+                                                     .tag = EntityTag(text),
+                                                     .compressed = http::Gzip(text),
+                                                     .text_bytes = text.size()});
     // Returns the memory to the system, because a document is rarely made again.
     malloc_trim(0);
   }
@@ -79,7 +81,7 @@ http::Response OpenApiDocuments::MakeResponse(const Document& document,
     response.body = document.compressed;
     response.headers.emplace_back("Content-Encoding", "gzip");
   } else {
-    response.body = http::Gunzip(document.compressed).value_or("");
+    response.body = http::Gunzip(document.compressed, document.text_bytes).value_or("");
   }
   return response;
 }

@@ -36,6 +36,7 @@ class OpenApiDocuments {
     std::vector<KindPtr> kinds;  // the kinds that it describes
     std::string tag;
     std::string compressed;
+    size_t text_bytes = 0;  // before it was compressed
   };
   using DocumentPtr = std::shared_ptr<const Document>;
   using Make = std::string (*)(const std::vector<KindPtr>& kinds);

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
+#include "controllers/names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::attacher {
@@ -75,7 +76,7 @@ StatusOr<csi::v1::ControllerPublishVolumeRequest> Attacher::PublishRequest(
 Status Attacher::LeaveOldNode(const Attachment& attachment, const Volume& volume,
                               const std::string& node_id, const DriverInfo& driver) {
   const std::string old = attachment.annotation(kNodeIdAnnotation);
-  if (old.empty() || old == node_id || !attachment.has_finalizer(FinalizerName(driver.name))) {
+  if (old.empty() || old == node_id || !attachment.has_finalizer(AttacherFinalizer(driver.name))) {
     return base::OkStatus();
   }
   RETURN_IF_ERROR(Unpublish(volume, old, OriginOf(attachment)));
@@ -98,7 +99,7 @@ Attacher::Outcome Attacher::Attach(const Attachment& attachment, const DriverInf
     return ReportFailure(attachment, kAttachOperation, left);
   }
 
-  const std::string finalizer = FinalizerName(driver.name);
+  const std::string finalizer = AttacherFinalizer(driver.name);
   if (const Status held = HoldVolume(*volume, finalizer); !held.ok()) {
     return ReportFailure(attachment, kAttachOperation,
                          base::Annotate(held, "could not add PersistentVolume finalizer"));

@@ -21,10 +21,6 @@ bool MayBeLetGo(const api::PersistentVolume& volume) {
 
 }  // namespace
 
-std::string FinalizerName(std::string_view driver) {
-  return fmt::format("external-attacher/{}", api::SanitizeDriverName(driver));
-}
-
 Attacher::Attacher(Context context, DriverConnection& driver, Options options)
     : context_(context),
       driver_(driver),
@@ -147,14 +143,14 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
   }
   if (detached && !forced) {
     // The write of attached=false may have failed.
-    const bool held = attachment->has_finalizer(FinalizerName(driver->name));
+    const bool held = attachment->has_finalizer(AttacherFinalizer(driver->name));
     if (!attachment->attached() || held) return Outcome::Done();
     return AfterApi(WriteDetached(context_, attachments_, *attachment));
   }
   Outcome outcome = Outcome::Done();
   if (!attachment->deleting()) {
     if (!attachment->attached() || forced) outcome = Attach(*attachment, *driver);
-  } else if (attachment->has_finalizer(FinalizerName(driver->name)) || forced) {
+  } else if (attachment->has_finalizer(AttacherFinalizer(driver->name)) || forced) {
     outcome = Detach(*attachment, *driver);
   }
   if (forced && outcome.status.ok() && outcome.delay.count() < 0) {
@@ -168,7 +164,7 @@ Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {
   if (attachment.deleting()) {
     // An earlier version of the driver could detach, so the attachment has the finalizer. This
     // version has nothing to detach.
-    const std::string finalizer = FinalizerName(attachment.attacher());
+    const std::string finalizer = AttacherFinalizer(attachment.attacher());
     if (!attachment.has_finalizer(finalizer)) return Outcome::Done();
     return AfterApi(PatchAt(context_.client, attachments_, attachment,
                             FinalizersPatch(attachment, "", finalizer))
@@ -194,7 +190,7 @@ Attacher::Outcome Attacher::SyncVolume(const std::string& key) {
   // migrated-to; without it the volume belongs to the plugin again.
   const bool given_back = !volume->has_csi() && volume->annotation(kMigratedTo) != driver->name;
   if (!volume->deleting() && !given_back) return Outcome::Done();
-  const std::string finalizer = FinalizerName(driver->name);
+  const std::string finalizer = AttacherFinalizer(driver->name);
   if (!volume->has_finalizer(finalizer)) return Outcome::Done();
   // An attachment that names the volume is detached first; its end queues the volume again. An
   // attachment that is created from now on is refused, because the volume is being deleted.

@@ -164,9 +164,6 @@ class Attacher : public Controller {
   base::KeyedWorkers periodic_worker_;
 };
 
-// "external-attacher/" and the driver's name: on VolumeAttachments and PersistentVolumes.
-std::string FinalizerName(std::string_view driver);
-
 // On a VolumeAttachment: the node's id that the driver was given.
 inline constexpr std::string_view kNodeIdAnnotation = "csi.alpha.kubernetes.io/node-id";
 

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
+#include "controllers/names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::attacher {
@@ -47,11 +48,11 @@ Status Attacher::TryDetach(const Attachment& attachment, const DriverInfo& drive
 
 Attacher::Outcome Attacher::Detach(const Attachment& attachment, const DriverInfo& driver) {
   if (HasLostVolume(attachment))
-    return ReleaseLostAttachment(attachment, FinalizerName(driver.name));
+    return ReleaseLostAttachment(attachment, AttacherFinalizer(driver.name));
   if (const Status detached = TryDetach(attachment, driver); !detached.ok()) {
     return ReportFailure(attachment, kDetachOperation, detached);
   }
-  return ReleaseAttachment(attachment, FinalizerName(driver.name));
+  return ReleaseAttachment(attachment, AttacherFinalizer(driver.name));
 }
 
 Attacher::Outcome Attacher::ReleaseLostAttachment(const Attachment& attachment,

@@ -2,6 +2,7 @@
 #include "api/migration/translation.h"
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
+#include "controllers/names.h"
 
 namespace berth::controllers::attacher {
 
@@ -91,7 +92,7 @@ Status Attacher::Reconcile(const DriverInfo& driver) {
       continue;
     }
     const bool on_its_way =
-        now->deleting() ? now->has_finalizer(FinalizerName(driver.name)) : !now->attached();
+        now->deleting() ? now->has_finalizer(AttacherFinalizer(driver.name)) : !now->attached();
     if (on_its_way || IsPublished(*now, driver, published, now->attached()) == now->attached()) {
       continue;
     }

@@ -23,6 +23,11 @@ namespace {
 // As the Go provisioner says it.
 constexpr std::string_view kInfeasible =
     "Volume provisioning failed with infeasible error. Retries will be delayed. ";
+constexpr std::string_view kBeginning = "Provisioning";  // the reason of the event
+
+std::string BeginningOf(const api::PersistentVolumeClaim& claim) {
+  return fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key());
+}
 }  // namespace
 
 ClaimProvisioning::Outcome ClaimProvisioning::FailBeforeCall(const Claim& claim,
@@ -223,9 +228,13 @@ void ClaimProvisioning::ReportFailure(const Claim& claim, const Status& status,
 }
 
 void ClaimProvisioning::ReportBeginning(const Claim& claim) {
-  context_.events.Record(
-      claim.reference(), EventType::kNormal, "Provisioning",
-      fmt::format("External provisioner is provisioning volume for claim \"{}\"", claim.key()));
+  context_.events.Record(claim.reference(), EventType::kNormal, kBeginning, BeginningOf(claim));
+}
+
+void ClaimProvisioning::ReportSuccess(const Claim& claim, const Volume& volume) {
+  context_.events.Withdraw(claim.reference(), EventType::kNormal, kBeginning, BeginningOf(claim));
+  context_.events.Record(claim.reference(), EventType::kNormal, "ProvisioningSucceeded",
+                         fmt::format("Successfully provisioned volume {}", volume.name()));
 }
 
 }  // namespace berth::controllers::provisioner

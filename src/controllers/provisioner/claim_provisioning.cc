@@ -351,8 +351,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim, co
   attempts_.SettleClaim(claim);
   LOG_INFO("volume {} is made for claim {} as PersistentVolume {}", base::Quote(handle),
            base::Quote(claim.key()), base::Quote(volume.name()));
-  context_.events.Record(claim.reference(), EventType::kNormal, "ProvisioningSucceeded",
-                         fmt::format("Successfully provisioned volume {}", volume.name()));
+  ReportSuccess(claim, volume);
   return Outcome::Done();
 }
 

@@ -139,9 +139,11 @@ class ClaimProvisioning {
   bool SettleIfGone(const Claim& claim);
   // Takes off the finalizer of an older version (attempts.h).
   Outcome ReleaseClaim(const Claim& claim);
-  // Records the events of a failure, and of the beginning of a try, in the Go provisioner's words.
+  // Record the events of a failure, of the beginning of a try, and of its success, in the Go
+  // provisioner's words.
   void ReportFailure(const Claim& claim, const base::Status& status, std::string_view prefix = "");
   void ReportBeginning(const Claim& claim);
+  void ReportSuccess(const Claim& claim, const Volume& volume);
 
   // node_deployment.cc
   Outcome CompeteForClaim(const Claim& claim, const DriverInfo& driver,

@@ -280,5 +280,17 @@ TEST_F(ProvisionerTest, AClaimWithASelectorIsRefused) {
   EXPECT_EQ(script().Count("CreateVolume"), 0);
 }
 
+TEST_F(ProvisionerTest, TheNewsThatAVolumeIsBeingMadeIsWithdrawnWhenItIsThere) {
+  Begin();
+  script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"));
+  cluster_.Put(MakeClaim("data", Asked()));
+  ASSERT_TRUE(cluster_.events.WaitFor("ProvisioningSucceeded"));
+  const std::string beginning =
+      "Normal Provisioning default/data: External provisioner is provisioning volume for claim "
+      "\"default/data\"";
+  EXPECT_GE(cluster_.events.Count(beginning), 1);
+  EXPECT_THAT(cluster_.events.Withdrawn(), ElementsAre(beginning));
+}
+
 }  // namespace
 }  // namespace berth::controllers::provisioner

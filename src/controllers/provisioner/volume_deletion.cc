@@ -217,6 +217,17 @@ Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
   return base::OkStatus();
 }
 
+Status VolumeDeletion::FreeObject(const Volume& volume) {
+  Volume freed = volume;
+  freed.remove_finalizer(kVolumeFinalizer);
+  const auto driver = driver_.info();
+  if (driver->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) {
+    freed.remove_finalizer(AttacherFinalizer(driver->name));
+  }
+  if (freed.finalizers() == volume.finalizers()) return base::OkStatus();
+  return PatchAt(context_.client, volumes_, volume, FinalizersPatch(freed, "", "")).status();
+}
+
 VolumeDeletion::Outcome VolumeDeletion::ReportLeftObject(const Volume& volume,
                                                          const Status& written) {
   if (!written.ok() && !IsOfApi(written) && written.code() != StatusCode::kNotFound) {
@@ -237,12 +248,7 @@ VolumeDeletion::Outcome VolumeDeletion::DeleteVolume(const Volume& volume) {
                            FailureText(destroyed));
     return Outcome::Retry(destroyed);
   }
-  if (volume.has_finalizer(kVolumeFinalizer)) {
-    const Status freed =
-        PatchAt(context_.client, volumes_, volume, FinalizersPatch(volume, "", kVolumeFinalizer))
-            .status();
-    if (!freed.ok()) return ReportLeftObject(volume, freed);
-  }
+  if (const Status freed = FreeObject(volume); !freed.ok()) return ReportLeftObject(volume, freed);
   if (!volume.deleting()) {
     if (const Status deleted = kube::Delete(context_.client, volume); !deleted.ok()) {
       return ReportLeftObject(volume, deleted);

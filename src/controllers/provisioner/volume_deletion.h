@@ -68,6 +68,10 @@ class VolumeDeletion {
   base::Status CheckDetached(const DriverInfo& driver) const;
   // FAILED_PRECONDITION: another PersistentVolume that is wanted stands for the same volume.
   base::Status CheckAlone(const Volume& volume) const;
+  // Takes the provisioner's finalizer off the object of a volume that the driver has deleted. The
+  // attacher's goes with the same write, because no attachment names the volume: a write by the
+  // attacher of its own would cost the API server as much as all else of the deletion.
+  base::Status FreeObject(const Volume& volume);
   // Reports that the driver has deleted the volume, but its object is left. `written` is the
   // failure of the write.
   Outcome ReportLeftObject(const Volume& volume, const base::Status& written);

@@ -14,15 +14,23 @@ using ::testing::UnorderedElementsAre;
 // Events go to the API here, as they do in a cluster.
 class WriteCountTest : public ProvisionerTest {
  protected:
-  void BeginCounted() {
+  void BeginCounted(rpc::FakeCsiDriver::Options driver = NoTopology()) {
     recorder_ = std::make_unique<kube::EventRecorder>(cluster_.client, cluster_.clock,
                                                       "provisioner", "host");
     provisioner_ = std::make_unique<Provisioner>(
         Context{cluster_.client, cluster_.informers, *recorder_, cluster_.clock},
-        cluster_.AddDriver(NoTopology()), Fast());
+        cluster_.AddDriver(std::move(driver)), Fast());
     cluster_.Put(MakeClass("fast"));
     cluster_.Start();
     provisioner_->Start();
+  }
+  void AddReleased(const std::vector<std::string>& finalizers) {
+    cluster_.AddVolume(
+        "pv-1",
+        {{"metadata",
+          {{"annotations", {{std::string(kProvisionedBy), kDriver}}}, {"finalizers", finalizers}}},
+         {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}},
+         {"status", {{"phase", "Released"}}}});
   }
   // All writes, when the last event is written.
   std::vector<std::string> Writes() {
@@ -71,15 +79,30 @@ TEST_F(WriteCountTest, VolumesThatAreMadeTogetherShareTheWritesOfIntents) {
 
 TEST_F(WriteCountTest, ADeletionCostsTwo) {
   BeginCounted();
-  csi::v1::CreateVolumeRequest request;
-  cluster_.AddVolume("pv-1", {{"metadata",
-                               {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
-                                {"finalizers", {std::string(kVolumeFinalizer)}}}},
-                              {"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}},
-                              {"status", {{"phase", "Released"}}}});
+  AddReleased({std::string(kVolumeFinalizer)});
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pv-1"); }));
   EXPECT_THAT(Writes(),
               ElementsAre("patch persistentvolumes/pv-1", "delete persistentvolumes/pv-1"));
+}
+
+TEST_F(WriteCountTest, ADeletionOfAVolumeThatWasAttachedCostsTwo) {
+  rpc::FakeCsiDriver::Options driver = NoTopology();
+  driver.controller_capabilities.insert(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME);
+  BeginCounted(std::move(driver));
+  AddReleased({std::string(kVolumeFinalizer), AttacherFinalizer(kDriver)});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pv-1"); }));
+  EXPECT_THAT(Writes(),
+              ElementsAre("patch persistentvolumes/pv-1", "delete persistentvolumes/pv-1"));
+}
+
+// A driver that does not attach knows nothing of attachments, so the finalizer is not its own.
+TEST_F(WriteCountTest, AFinalizerForAttachmentsStaysWhereTheDriverDoesNotAttach) {
+  rpc::FakeCsiDriver::Options driver = NoTopology();
+  driver.controller_capabilities.erase(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME);
+  BeginCounted(std::move(driver));
+  AddReleased({std::string(kVolumeFinalizer), AttacherFinalizer(kDriver)});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetVolume("pv-1").deleting(); }));
+  EXPECT_THAT(GetVolume("pv-1").finalizers(), ElementsAre(AttacherFinalizer(kDriver)));
 }
 
 TEST_F(WriteCountTest, ForbiddenEventsKeepNoVolumeBack) {

@@ -1,7 +1,9 @@
 #include "controllers/provisioner/intents/intent_record.h"
 
 #include "api/kind_info.h"
+#include "base/base64.h"
 #include "base/log.h"
+#include "http/gzip.h"
 
 namespace berth::controllers::provisioner {
 
@@ -15,14 +17,30 @@ using base::StatusOr;
 namespace {
 
 const api::KindInfo& kLease = api::kinds::kLease;
-// {"writer": ID, "lineage": ID, "intents": {UID: intent}}
+// {"writer": ID, "lineage": ID, "intents": {UID: intent}}, or that text packed.
 constexpr std::string_view kIntents = "storage.berth.dev/intents";
+// A longer record is packed: compressed by gzip, then base64. The server copies the annotation for
+// each write and each watch of the Lease, so a long text costs it more than the rest of the object.
+constexpr size_t kMostPlainBytes = 4096;
+
+std::string Pack(std::string text) {
+  return text.size() <= kMostPlainBytes ? std::move(text) : base::EncodeBase64(http::Gzip(text));
+}
+
+// The text that was packed; "" if `annotation` is neither JSON nor packed text.
+std::string Unpack(const std::string& annotation) {
+  if (annotation.starts_with('{')) return annotation;
+  const auto packed = base::DecodeBase64(annotation);
+  if (!packed.has_value()) return "";
+  // The record may be of another version, with a larger limit.
+  return http::Gunzip(*packed, 4 * IntentRecord::kMostBytes).value_or("");
+}
 
 // The record in the annotation; an empty object if there is none or it is malformed.
 Json RecordOf(const Json& lease) {
-  const std::string text = base::json::String(lease, {"metadata", "annotations", kIntents});
-  if (text.empty()) return Json::object();
-  StatusOr<Json> record = base::json::Parse(text);
+  const std::string annotation = base::json::String(lease, {"metadata", "annotations", kIntents});
+  if (annotation.empty()) return Json::object();
+  StatusOr<Json> record = base::json::Parse(Unpack(annotation));
   if (record.ok() && record->is_object()) return *std::move(record);
   LOG_ERROR("the intents in lease {} are malformed and are lost",
             base::Quote(base::json::String(lease, {"metadata", "name"})));
@@ -230,7 +248,7 @@ std::string IntentRecord::MakeText() const {
     text += fmt::format("{}{}:{}", separator, Json(uid).dump(), intent);
     separator = ",";
   }
-  return text + "}}";
+  return Pack(text + "}}");
 }
 
 }  // namespace berth::controllers::provisioner

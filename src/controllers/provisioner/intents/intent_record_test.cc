@@ -5,8 +5,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/base64.h"
 #include "controllers/fake_cluster.h"
 #include "controllers/names.h"
+#include "http/gzip.h"
 
 namespace berth::controllers::provisioner {
 namespace {
@@ -195,6 +197,23 @@ TEST_F(IntentRecordTest, AFullRecordTakesNoMore) {
   EXPECT_TRUE(record->Hold("uid-b", large).ok());
 }
 
+TEST_F(IntentRecordTest, AShortRecordIsReadByPeopleAndALongOneIsPacked) {
+  const auto record = Loaded();
+  const auto annotation = [&] {
+    return Lease()["metadata"]["annotations"]["storage.berth.dev/intents"].get<std::string>();
+  };
+  ASSERT_TRUE(record->Hold("uid-0", IntentFor("0")).ok());
+  EXPECT_TRUE(Json::accept(annotation()));
+  const size_t plain = annotation().size();
+  constexpr int kIntents = 50;
+  for (int i = 1; i < kIntents; ++i) {
+    ASSERT_TRUE(record->Hold(fmt::format("uid-{}", i), IntentFor(fmt::format("{}", i))).ok());
+  }
+  EXPECT_FALSE(Json::accept(annotation()));
+  EXPECT_LT(annotation().size(), kIntents * plain / 5);
+  EXPECT_THAT(Record()->Load(kName)->intents, SizeIs(kIntents));
+}
+
 TEST_F(IntentRecordTest, WithoutANamespaceOrTheRightNothingIsRecorded) {
   IntentRecord nowhere(client_, {.ns = "", .lineage = ""});
   ASSERT_TRUE(nowhere.Load(kName).ok());
@@ -220,9 +239,13 @@ TEST_F(IntentRecordTest, WhatIsMalformedHidesNothingElse) {
   ASSERT_TRUE(left.ok());
   ASSERT_THAT(left->intents, SizeIs(1));
   EXPECT_EQ(left->intents[0].claim->name(), "a");
-  text = "[no json";
-  client_.Add(lease);
-  EXPECT_THAT(Record()->Load(kName)->intents, IsEmpty());
+  const std::string bomb = R"({"intents":{},"fill":")" + std::string(8 << 20, 'x') + R"("})";
+  for (const std::string& odd : {std::string("[no json"), base::EncodeBase64("no gzip"),
+                                 base::EncodeBase64(http::Gzip(bomb))}) {
+    text = odd;
+    client_.Add(lease);
+    EXPECT_THAT(Record()->Load(kName)->intents, IsEmpty());
+  }
 }
 
 }  // namespace
