@@ -85,12 +85,11 @@ class EventRecorder::Impl {
         return;
       }
       if (entry.name.empty() || (entry.waiting == 0 && now - entry.last >= kWindow)) {
-        entry = {.object = object,
-                 .type = type,
-                 .reason = std::string(reason),
-                 .message = text,
-                 .name = NameOf(object),
-                 .first = now};
+        entry = {.name = NameOf(object), .first = now};
+      }
+      if (entry.report == nullptr) {
+        entry.report = std::make_shared<const Report>(
+            Report{.object = object, .type = type, .reason = std::string(reason), .message = text});
       }
       first_waiting = entry.waiting++ == 0;
       if (first_waiting) ++waiting_;
@@ -114,11 +113,16 @@ class EventRecorder::Impl {
   }
 
  private:
-  struct Entry {
+  struct Report {
     base::ObjectReference object;
     base::EventType type = base::EventType::kNormal;
     std::string reason;
     std::string message;
+  };
+  struct Entry {
+    // Null as long as nothing waits, because thousands of entries are remembered, and a repetition
+    // brings its report.
+    std::shared_ptr<const Report> report = nullptr;
     std::string name;  // of the Event
     WallTime first;
     WallTime last;
@@ -165,21 +169,19 @@ class EventRecorder::Impl {
   }
 
   Json MakeEvent(const Entry& entry) const {
-    const std::string& ns = entry.object.ns;
-    Json involved{{"apiVersion", entry.object.api_version},
-                  {"kind", entry.object.kind},
-                  {"name", entry.object.name}};
-    if (!ns.empty()) involved["namespace"] = ns;
-    if (!entry.object.uid.empty()) involved["uid"] = entry.object.uid;
+    const auto& [object, type, reason, message] = *entry.report;
+    Json involved{{"apiVersion", object.api_version}, {"kind", object.kind}, {"name", object.name}};
+    if (!object.ns.empty()) involved["namespace"] = object.ns;
+    if (!object.uid.empty()) involved["uid"] = object.uid;
     Json source{{"component", component_}};
     if (!host_.empty()) source["host"] = host_;
     return {{"apiVersion", "v1"},
             {"kind", "Event"},
             {"metadata", {{"name", entry.name}, {"namespace", NamespaceOf(entry)}}},
             {"involvedObject", std::move(involved)},
-            {"reason", entry.reason},
-            {"message", entry.message},
-            {"type", TypeName(entry.type)},
+            {"reason", reason},
+            {"message", message},
+            {"type", TypeName(type)},
             {"source", std::move(source)},
             {"reportingComponent", component_},
             {"reportingInstance", host_},
@@ -190,7 +192,8 @@ class EventRecorder::Impl {
 
   // Events about cluster-scoped objects live in "default", as in Kubernetes.
   static std::string NamespaceOf(const Entry& entry) {
-    return entry.object.ns.empty() ? "default" : entry.object.ns;
+    const std::string& ns = entry.report->object.ns;
+    return ns.empty() ? "default" : ns;
   }
 
   // Patches the count of an Event that was written before, or creates the Event.
@@ -232,12 +235,15 @@ class EventRecorder::Impl {
     }
     current.sending = false;
     current.waiting -= entry.waiting;
-    if (current.waiting == 0) --waiting_;
+    if (current.waiting == 0) {
+      --waiting_;
+      current.report = nullptr;
+    }
     if (status.ok()) {
       current.written += entry.waiting;
     } else {
-      LOG_DEBUG("event {} of {} is refused: {}", base::Quote(entry.reason),
-                base::Quote(entry.object.name), base::ToString(status));
+      LOG_DEBUG("event {} of {} is refused: {}", base::Quote(entry.report->reason),
+                base::Quote(entry.report->object.name), base::ToString(status));
       CountDropped(entry.waiting);
     }
     if (current.waiting > 0) return base::KeyedWorkers::Outcome::After(kGatherTime);
