@@ -49,6 +49,11 @@ struct ListOptions {
   std::chrono::seconds timeout{0};
   // Objects come with apiVersion, kind and metadata alone.
   bool metadata_only = false;
+  // List only. A client that can decode a page object by object passes each one to this function,
+  // on the calling thread, and ListResult::items is empty, so that the objects of a page are not in
+  // memory together. Other clients ignore it. If the page has to be read again, or fails, objects
+  // were passed on that come again.
+  std::function<void(Json item)> on_item = {};
 };
 
 struct ListResult {

@@ -23,6 +23,10 @@ constexpr long kNotAcceptable = 406;
 constexpr long kUnsupportedMediaType = 415;
 // How long a watch may outlive the time after which the server should have ended it.
 constexpr std::chrono::seconds kWatchGrace{30};
+// The limits of a list whose pages the caller wants. The objects of a page in JSON are decoded
+// together, and each takes many times the size of its text, so such a page has few objects.
+constexpr int64_t kMostInJsonPage = 500;
+constexpr size_t kMaxPageBytes = 16 * 1024 * 1024;
 
 // Returns "?a=b&c=d". Parameters with an empty value are left out.
 std::string MakeQuery(std::initializer_list<std::pair<std::string_view, std::string>> parameters) {
@@ -92,33 +96,50 @@ class HttpClient : public Client {
 
   StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
                      std::string_view name) override {
-    ASSIGN_OR_RETURN(std::string target, MakeObjectTarget(kind, ns, name, ""));
-    return ReadObject(kind, std::move(target), AnswerForm::kObject,
+    ASSIGN_OR_RETURN(const std::string target, MakeObjectTarget(kind, ns, name, ""));
+    return ReadObject(kind, [&](bool /*protobuf*/) { return target; }, AnswerForm::kObject,
                       {.max_bytes = transport_->options().max_body_bytes});
   }
 
   StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
                             const ListOptions& options) override {
-    ASSIGN_OR_RETURN(std::string target, MakeTarget(kind, ns, "", ""));
-    target += MakeQuery({{"labelSelector", options.label_selector},
-                         {"fieldSelector", options.field_selector},
-                         {"resourceVersion", options.resource_version},
-                         {"limit", options.limit > 0 ? fmt::format("{}", options.limit) : ""},
-                         {"continue", options.continue_token}});
-    ASSIGN_OR_RETURN(Json list, ReadObject(kind, std::move(target),
+    ASSIGN_OR_RETURN(const std::string path, MakeTarget(kind, ns, "", ""));
+    const auto make_target = [&](bool protobuf) {
+      const bool together = !protobuf || !options.on_item;
+      const int64_t limit = together ? std::min(options.limit, kMostInJsonPage) : options.limit;
+      return path + MakeQuery({{"labelSelector", options.label_selector},
+                               {"fieldSelector", options.field_selector},
+                               {"resourceVersion", options.resource_version},
+                               {"limit", limit > 0 ? fmt::format("{}", limit) : ""},
+                               {"continue", options.continue_token}});
+    };
+    const size_t max_bytes = transport_->options().max_body_bytes;
+    DecodeLimits limits{
+        .max_bytes = options.limit > 0 ? std::min(max_bytes, kMaxPageBytes) : max_bytes,
+        .without_managed_fields = true};
+    const auto pass_on = [&](Json item) {
+      item["apiVersion"] = kind.api_version();
+      item["kind"] = kind.kind;
+      options.on_item(std::move(item));
+    };
+    if (options.on_item) limits.on_item = pass_on;
+    ASSIGN_OR_RETURN(Json list, ReadObject(kind, make_target,
                                            options.metadata_only ? AnswerForm::kMetadataList
                                                                  : AnswerForm::kObject,
-                                           {.max_bytes = transport_->options().max_body_bytes,
-                                            .without_managed_fields = true}));
+                                           limits));
     ListResult result{.items = {},
                       .resource_version = base::json::String(list, {"metadata", "resourceVersion"}),
                       .continue_token = base::json::String(list, {"metadata", "continue"})};
     const auto items = list.find("items");
     if (items == list.end() || !items->is_array())
       return result;  // a Go server writes null for an empty list
-    result.items.reserve(items->size());
+    if (!options.on_item) result.items.reserve(items->size());
     for (Json& item : *items) {
       if (!item.is_object()) continue;
+      if (options.on_item) {  // a list in JSON
+        pass_on(std::move(item));
+        continue;
+      }
       item["apiVersion"] = kind.api_version();
       item["kind"] = kind.kind;
       result.items.push_back(std::move(item));
@@ -259,13 +280,16 @@ class HttpClient : public Client {
   }
 
   // Gets an object or list in the kind's format. If protobuf fails, it is asked for again as JSON.
-  StatusOr<Json> ReadObject(const api::KindInfo& kind, std::string target, AnswerForm form,
-                            const DecodeLimits& limits) {
-    HttpRequest request{
-        .method = "GET", .target = std::move(target), .content_type = {}, .body = {}};
+  // `make_target` gives the request's target for the format that it is called with.
+  StatusOr<Json> ReadObject(const api::KindInfo& kind,
+                            const std::function<std::string(bool protobuf)>& make_target,
+                            AnswerForm form, const DecodeLimits& limits) {
+    HttpRequest request{.method = "GET", .target = {}, .content_type = {}, .body = {}};
+    request.max_answer_bytes = limits.max_bytes;
     const auto deadline = MakeDeadline();
     while (true) {
       const bool protobuf = formats_.UsesProtobuf(kind);
+      request.target = make_target(protobuf);
       request.accept = AcceptHeader(form, protobuf);
       ASSIGN_OR_RETURN(const HttpAnswer answer, PerformWithRetries(request, deadline, {429, 503}));
       if (!IsSuccess(answer)) {

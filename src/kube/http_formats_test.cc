@@ -93,6 +93,55 @@ TEST(HttpFormatsTest, ObjectsAndListsAreReadAsProtobuf) {
   for (const Request& request : server.requests()) EXPECT_TRUE(AsksForProtobuf(request));
 }
 
+Json MakeVolumeList(const std::vector<Json>& items) {
+  return {{"apiVersion", "v1"},
+          {"kind", "PersistentVolumeList"},
+          {"metadata", {{"resourceVersion", "7"}}},
+          {"items", items}};
+}
+
+// Lists the volumes in a page of up to 10,000, and returns those that were passed on one by one.
+std::vector<Json> ListOneByOne(const FakeHttpServer& server) {
+  std::vector<Json> items;
+  const auto list = ProtobufClientOf(server)->List(
+      kPersistentVolume, "",
+      {.limit = 10'000, .on_item = [&](Json item) { items.push_back(std::move(item)); }});
+  EXPECT_TRUE(list.ok()) << list.status();
+  EXPECT_TRUE(list.ok() && list->items.empty());
+  EXPECT_EQ(list.ok() ? list->resource_version : "", "7");
+  return items;
+}
+
+TEST(HttpFormatsTest, TheObjectsOfAPageArePassedOnOneByOne) {
+  FakeHttpServer server([&](const Request&, Wire& wire) {
+    return wire.SendAnswer(200,
+                           Encode(MakeVolumeList({MakeVolume("a", "5"), MakeVolume("b", "6")})));
+  });
+  EXPECT_THAT(ListOneByOne(server),
+              testing::ElementsAre(MakeVolume("a", "5"), MakeVolume("b", "6")));
+  EXPECT_TRUE(server.requests()[0].target.ends_with("?limit=10000"));
+}
+
+TEST(HttpFormatsTest, APageInJsonIsShortAndEndsTheSameWay) {
+  FakeHttpServer server([&](const Request& request, Wire& wire) {
+    if (AsksForProtobuf(request)) return wire.SendAnswer(406, "");
+    return wire.SendAnswer(
+        200, base::json::Dump(MakeVolumeList({MakeNewVolume("a", "5"), MakeNewVolume("b", "6")})));
+  });
+  EXPECT_THAT(ListOneByOne(server),
+              testing::ElementsAre(MakeNewVolume("a", "5"), MakeNewVolume("b", "6")));
+  EXPECT_TRUE(server.requests().back().target.ends_with("?limit=500"))
+      << "its objects are decoded together";
+}
+
+TEST(HttpFormatsTest, APageThatIsLongerThanAPageMayBeIsRefused) {
+  FakeHttpServer server([&](const Request&, Wire& wire) {
+    return wire.SendAnswer(200, std::string(17 * 1024 * 1024, ' '));
+  });
+  const auto list = ProtobufClientOf(server)->List(kPersistentVolume, "", {.limit = 10'000});
+  EXPECT_EQ(list.status().code(), StatusCode::kResourceExhausted);
+}
+
 TEST(HttpFormatsTest, MetadataIsReadAsProtobuf) {
   FakeHttpServer server([&](const Request&, Wire& wire) {
     return wire.SendAnswer(200,

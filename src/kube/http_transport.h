@@ -2,8 +2,8 @@
 // connections.
 //
 // Each idle handle holds one connection. The handle that was used last is used first. A handle that
-// was unused for a minute is closed when another handle is released, so that the connections of a
-// burst do not stay. Thread-safe.
+// was unused for two seconds is closed when another handle is released or a stream brings
+// something, so that the connections of a burst do not stay. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -29,6 +29,7 @@ struct HttpRequest {
   std::string content_type;  // empty: no body
   std::string body;
   std::string accept = "application/json";
+  size_t max_answer_bytes = SIZE_MAX;  // if that is less than HttpClientOptions::max_body_bytes
 
   std::string ToText() const;  // "GET /api/v1/pods", without the query
 };
@@ -49,7 +50,7 @@ class HttpTransport {
 
   // Makes one request and returns the answer, whatever its code. UNAVAILABLE: there was no answer.
   // DEADLINE_EXCEEDED: there was none before `deadline`, or it was too late to send the request.
-  // RESOURCE_EXHAUSTED: the body exceeds HttpClientOptions::max_body_bytes. If this thread's
+  // RESOURCE_EXHAUSTED: the body exceeds the request's limit or the options'. If this thread's
   // SendGuard refuses, its error is returned, and nothing is sent.
   base::StatusOr<HttpAnswer> PerformRequest(const HttpRequest& request, Time deadline);
 
@@ -76,6 +77,8 @@ class HttpTransport {
   // one. DEADLINE_EXCEEDED: that took longer than until `deadline`.
   base::StatusOr<std::unique_ptr<Handle>> AcquireHandle(Time deadline);
   void ReleaseHandle(std::unique_ptr<Handle> handle);
+  // Closes the handles that were unused for too long. Returns whether no idle one is left.
+  bool CloseUnused();
   // Returns the bearer token; empty if there is none. Reads it again from its file each minute.
   std::string FindToken();
 

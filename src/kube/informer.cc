@@ -2,11 +2,13 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <deque>
 #include <set>
 
 #include "api/selector.h"
 #include "base/log.h"
+#include "kube/object_index.h"
 #include "kube/packed_objects.h"
 
 namespace berth::kube {
@@ -60,8 +62,8 @@ class InformerBase::Impl : Reflector::Sink {
       MutexLock lock(mutex_);
       number = next_handler_++;
       handlers_[number] = std::make_shared<Handler>(std::move(handler));
-      for (const auto& [key, object] : objects_) {
-        pending_.push_back({number, number + 1, {key, nullptr, nullptr}, false, object});
+      for (const auto& [key, kept] : objects_) {
+        pending_.push_back({number, number + 1, {key, nullptr, nullptr}, false, kept.object});
       }
     }
     DeliverChanges();
@@ -81,9 +83,9 @@ class InformerBase::Impl : Reflector::Sink {
     Index& index = indexes_[name];
     if (index.users++ > 0) return;
     index.function = std::move(function);
-    for (const auto& [key, object] : objects_) {
-      for (const std::string& value : index.function(*packed_.Get(*object))) {
-        index.keys[value].insert(&key);
+    for (const auto& [key, kept] : objects_) {
+      for (const std::string& value : index.function(*packed_.Get(kept.object))) {
+        index.entries.Insert(value, key);
       }
     }
   }
@@ -132,14 +134,14 @@ class InformerBase::Impl : Reflector::Sink {
   ObjectPtr Find(const std::string& key) const {
     MutexLock lock(mutex_);
     const auto it = objects_.find(key);
-    return it == objects_.end() ? nullptr : packed_.Get(*it->second);
+    return it == objects_.end() ? nullptr : packed_.Get(it->second.object);
   }
 
   std::vector<ObjectPtr> All() const {
     MutexLock lock(mutex_);
     std::vector<ObjectPtr> out;
     out.reserve(objects_.size());
-    for (const auto& [key, object] : objects_) out.push_back(packed_.Get(*object));
+    for (const auto& [key, kept] : objects_) out.push_back(packed_.Get(kept.object));
     return out;
   }
 
@@ -147,7 +149,7 @@ class InformerBase::Impl : Reflector::Sink {
     MutexLock lock(mutex_);
     std::vector<std::string> out;
     out.reserve(objects_.size());
-    for (const auto& [key, object] : objects_) out.push_back(key);
+    for (const auto& [key, kept] : objects_) out.push_back(key);
     return out;
   }
 
@@ -156,10 +158,14 @@ class InformerBase::Impl : Reflector::Sink {
     std::vector<ObjectPtr> out;
     const auto it = indexes_.find(index);
     if (it == indexes_.end()) return out;
-    const auto keys = it->second.keys.find(value);
-    if (keys == it->second.keys.end()) return out;
-    for (const std::string* key : keys->second) {
-      out.push_back(packed_.Get(*objects_.at(*key)));
+    const auto& [users, function, entries] = it->second;
+    for (const std::string* key : entries.FindKeys(value)) {
+      ObjectPtr object = packed_.Get(objects_.at(*key).object);
+      const std::vector<std::string> values = function(*object);
+      // Another value may have the same hash.
+      if (std::find(values.begin(), values.end(), value) != values.end()) {
+        out.push_back(std::move(object));
+      }
     }
     return out;
   }
@@ -180,11 +186,11 @@ class InformerBase::Impl : Reflector::Sink {
   struct Index {
     int users = 0;
     IndexFunction function;
-    // By value; the keys are those of objects_, in their order.
-    struct Less {
-      bool operator()(const std::string* a, const std::string* b) const { return *a < *b; }
-    };
-    std::unordered_map<std::string, std::set<const std::string*, Less>> keys;
+    ObjectIndex entries;
+  };
+  struct Kept {
+    PackedPtr object;
+    uint64_t list = 0;  // the last list that had it
   };
   struct Delivery {
     size_t first_handler;  // the number of the first handler that gets it
@@ -206,14 +212,13 @@ class InformerBase::Impl : Reflector::Sink {
     for (auto& [name, index] : indexes_) {
       if (before != nullptr) {
         for (const std::string& value : index.function(*before)) {
-          const auto it = index.keys.find(value);
-          if (it == index.keys.end()) continue;
-          it->second.erase(&key);
-          if (it->second.empty()) index.keys.erase(it);
+          index.entries.Erase(value, key);
         }
       }
       if (after != nullptr) {
-        for (const std::string& value : index.function(*after)) index.keys[value].insert(&key);
+        for (const std::string& value : index.function(*after)) {
+          index.entries.Insert(value, key);
+        }
       }
     }
   }
@@ -227,13 +232,13 @@ class InformerBase::Impl : Reflector::Sink {
   bool PutLocked(const std::string& key, Json json, bool older_too = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto [place, added] = objects_.try_emplace(key);
-    const int newer = added ? 1 : CompareVersions(VersionOf(json), place->second->version());
+    const int newer = added ? 1 : CompareVersions(VersionOf(json), place->second.object->version());
     if (newer == 0 || (newer < 0 && !older_too)) return false;
     // Only the server needs managedFields, and they are often half of an object's size.
     base::json::Remove(json, {"metadata", "managedFields"});
-    ObjectPtr before = added ? nullptr : packed_.Get(*place->second);
+    ObjectPtr before = added ? nullptr : packed_.Get(place->second.object);
     ObjectPtr after = factory_(std::move(json));
-    place->second = packed_.KeepObject(after, objects_.size() - 1);
+    place->second.object = packed_.KeepObject(*after);
     IndexLocked(place->first, before, after);
     NotifyLocked({key, std::move(before), std::move(after)});
     return true;
@@ -244,8 +249,8 @@ class InformerBase::Impl : Reflector::Sink {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = objects_.find(key);
     if (it == objects_.end()) return;
-    if (!newer_too && CompareVersions(it->second->version(), version) > 0) return;
-    ObjectPtr before = packed_.Get(*it->second);
+    if (!newer_too && CompareVersions(it->second.object->version(), version) > 0) return;
+    ObjectPtr before = packed_.Get(it->second.object);
     IndexLocked(it->first, before, nullptr);
     objects_.erase(it);
     NotifyLocked({key, std::move(before), nullptr});
@@ -264,7 +269,7 @@ class InformerBase::Impl : Reflector::Sink {
         dispatching_ = true;
         delivery = std::move(pending_.front());
         pending_.pop_front();
-        if (delivery.present != nullptr) delivery.change.after = packed_.Get(*delivery.present);
+        if (delivery.present != nullptr) delivery.change.after = packed_.Get(delivery.present);
         if (delivery.sync) {
           synced_ = true;
           sync_changed_.NotifyAll();
@@ -284,7 +289,7 @@ class InformerBase::Impl : Reflector::Sink {
 
   void OnListBegin() override {
     MutexLock lock(mutex_);
-    present_.clear();
+    ++list_;
     observed_.clear();
     listing_ = true;
   }
@@ -296,35 +301,33 @@ class InformerBase::Impl : Reflector::Sink {
     sync_changed_.NotifyAll();
   }
 
-  void OnListPage(std::vector<Json> page) override {
+  void OnListItem(Json item) override {
     {
       MutexLock lock(mutex_);
-      for (Json& item : page) {
-        std::string key = KeyOf(item);
-        PutLocked(key, std::move(item), !observed_.contains(key));
-        present_.insert(std::move(key));
-      }
+      const std::string key = KeyOf(item);
+      PutLocked(key, std::move(item), !observed_.contains(key));
+      objects_.at(key).list = list_;
     }
-    // It dispatches page by page, so that the objects of a long list are never all in memory at
-    // once.
+    // It dispatches object by object, so that the objects of a long list are never in memory
+    // together.
     DeliverChanges();
   }
 
   void OnListEnd(const std::string& version) override {
+    bool many = false;
     {
       MutexLock lock(mutex_);
       std::vector<std::string> absent;
-      for (const auto& [key, object] : objects_) {
-        if (!present_.contains(key)) absent.push_back(key);
+      for (const auto& [key, kept] : objects_) {
+        if (kept.list != list_) absent.push_back(key);
       }
       for (const std::string& key : absent) RemoveLocked(key, version, !observed_.contains(key));
+      many = objects_.size() > kManyObjects;
       version_ = version;
       listing_ = false;
       list_failure_ = base::OkStatus();
       if (!synced_) pending_.push_back({0, 0, {}, true});
     }
-    const bool many = present_.size() > kManyObjects;
-    present_.clear();
     DeliverChanges();
     if (many) malloc_trim(0);  // the text and values of a long list were freed
   }
@@ -360,7 +363,7 @@ class InformerBase::Impl : Reflector::Sink {
   mutable base::Mutex mutex_;
   base::CondVar sync_changed_;
   mutable PackedObjects packed_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_map<std::string, PackedPtr> objects_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, Kept> objects_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Index> indexes_ ABSL_GUARDED_BY(mutex_);
   size_t next_handler_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<size_t, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);  // by number
@@ -371,7 +374,7 @@ class InformerBase::Impl : Reflector::Sink {
   bool synced_ ABSL_GUARDED_BY(mutex_) = false;
   Status list_failure_ ABSL_GUARDED_BY(mutex_);  // of the last list
   std::string version_ ABSL_GUARDED_BY(mutex_);  // up to which the copy is complete
-  std::set<std::string> present_;  // keys in the present list; used by the list's thread alone
+  uint64_t list_ ABSL_GUARDED_BY(mutex_) = 0;    // the number of the last list that began
   bool listing_ ABSL_GUARDED_BY(mutex_) = false;
   // Keys of the program's own writes since the list began, which the list may lack. All else is as
   // the list says, even if it is older, because the API's store may be restored from a backup.

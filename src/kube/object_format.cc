@@ -36,6 +36,8 @@ StatusOr<Json> DecodeEnvelope(std::string_view text, const DecodeLimits& limits)
       Json object,
       api::DecodeMessage(*schema, envelope.message,
                          {.unwanted = limits.without_managed_fields ? FindManagedFields() : nullptr,
+                          .passed_on = limits.on_item ? schema->Find("items") : nullptr,
+                          .on_item = limits.on_item,
                           .refuse_unknown = limits.refuse_unknown}));
   object["apiVersion"] = envelope.api_version;
   object["kind"] = envelope.kind;

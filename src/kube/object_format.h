@@ -12,6 +12,7 @@
 // Thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -69,6 +70,10 @@ struct DecodeLimits {
   size_t max_bytes = 0;
   bool without_managed_fields = false;
   bool refuse_unknown = true;  // fields in protobuf that this program does not know
+  // If it is set, it gets the items of a list in protobuf, one after the other as they are decoded,
+  // and the result has no `items`. Those before a mistake are passed on before the error is
+  // returned.
+  std::function<void(base::Json item)> on_item = {};
 };
 
 // Decodes an object or list, in whichever of the two formats `text` is. INVALID_ARGUMENT: it is

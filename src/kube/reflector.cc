@@ -13,7 +13,11 @@ using base::StatusCode;
 
 namespace {
 
-constexpr int64_t kPageSize = 500;
+// Most lists are one page, because a kube-apiserver has the objects of the first page in memory,
+// and reads those of each further page from etcd, which takes it twice the time. If a page is too
+// long for the client, the next ones are shorter.
+constexpr int64_t kPageSize = 10'000;
+constexpr int64_t kSmallestPage = 100;
 // After this many broken watches in a row the objects are listed again, because the resourceVersion
 // may belong to a store that no longer exists.
 constexpr int kFailuresBeforeList = 5;
@@ -33,6 +37,13 @@ int CompareVersions(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
   return a.compare(b);
 }
+
+Reflector::Reflector(Client& client, const api::KindInfo& kind, InformerOptions options, Sink& sink)
+    : client_(client),
+      kind_(kind),
+      options_(std::move(options)),
+      sink_(sink),
+      page_size_(kPageSize) {}
 
 void Reflector::Start() {
   if (!thread_.joinable()) thread_ = std::jthread([this](std::stop_token stop) { Run(stop); });
@@ -115,16 +126,25 @@ ListOptions Reflector::MakeRequestOptions() const {
 
 Status Reflector::ListObjects() {
   ListOptions options = MakeRequestOptions();
-  options.limit = kPageSize;
+  options.on_item = [this](Json item) { sink_.OnListItem(std::move(item)); };
   std::string version;
   sink_.OnListBegin();
-  do {
-    ASSIGN_OR_RETURN(ListResult page, client_.List(kind_, options_.ns, options));
+  bool more = true;
+  while (more) {
+    options.limit = page_size_;
+    auto listed = client_.List(kind_, options_.ns, options);
+    if (listed.status().code() == StatusCode::kResourceExhausted && page_size_ > kSmallestPage) {
+      page_size_ = std::max(page_size_ / 4, kSmallestPage);
+      continue;
+    }
+    if (!listed.ok()) return listed.status();
+    ListResult page = *std::move(listed);
     // All pages of a list show the state at the first page's version.
     if (version.empty()) version = page.resource_version;
     options.continue_token = page.continue_token;
-    sink_.OnListPage(std::move(page.items));
-  } while (!options.continue_token.empty());
+    for (Json& item : page.items) sink_.OnListItem(std::move(item));
+    more = !options.continue_token.empty();
+  }
   sink_.OnListEnd(version);
   version_ = version;
   return base::OkStatus();

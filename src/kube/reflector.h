@@ -1,7 +1,7 @@
 // Lists and watches all objects of a kind, and delivers their changes in order, until it is
 // stopped.
 //
-//   [list] ── pages, then OnListEnd ──▶ [watch] ── events ──▶ ...
+//   [list] ── items, then OnListEnd ──▶ [watch] ── events ──▶ ...
 //      ▲                                │ 410, broken again and again, or without any event
 //      └────────────────────────────────┘
 //
@@ -11,7 +11,6 @@
 
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "kube/client.h"
 
@@ -30,11 +29,11 @@ class Reflector {
   class Sink {
    public:
     virtual ~Sink() = default;
-    // A list begins. The pages of an earlier list that was not completed do not count.
+    // A list begins. The objects of an earlier list that was not completed do not count.
     virtual void OnListBegin() = 0;
-    // `page` has the next objects of the list.
-    virtual void OnListPage(std::vector<Json> page) = 0;
-    // All pages of the list were delivered, so an object that was in none of them does not exist
+    // `item` is the next object of the list. An object may come twice.
+    virtual void OnListItem(Json item) = 0;
+    // All objects of the list were delivered, so an object that was not among them does not exist
     // any more. `version` is the list's resourceVersion.
     virtual void OnListEnd(const std::string& version) = 0;
     // `event` is the next event of the watch.
@@ -44,8 +43,7 @@ class Reflector {
   };
 
   // `client`, `kind` and `sink` are borrowed and must outlive this object.
-  Reflector(Client& client, const api::KindInfo& kind, InformerOptions options, Sink& sink)
-      : client_(client), kind_(kind), options_(std::move(options)), sink_(sink) {}
+  Reflector(Client& client, const api::KindInfo& kind, InformerOptions options, Sink& sink);
   ~Reflector() { Stop(); }
   Reflector(const Reflector&) = delete;
   Reflector& operator=(const Reflector&) = delete;
@@ -66,6 +64,7 @@ class Reflector {
   const api::KindInfo& kind_;
   const InformerOptions options_;
   Sink& sink_;
+  int64_t page_size_;
   std::string version_;  // the sink knows all changes up to it; used by the thread alone
   std::jthread thread_;
 };

@@ -6,6 +6,7 @@
 // The messages are those of proto/k8s, read and written by their Schema. Pure.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -66,6 +67,11 @@ base::StatusOr<WatchFrame> OpenWatchFrame(std::string_view event);
 struct DecodeOptions {
   // A field that is left out without being read, such as that of managedFields; null: none.
   const Field* unwanted = nullptr;
+  // A list of messages, such as `items`, that does not become part of the result: each of its items
+  // is passed to `on_item` as soon as it is read, so that they are not in memory together. If the
+  // message is malformed, the items before the mistake were passed on. Null: none.
+  const Field* passed_on = nullptr;
+  std::function<void(base::Json item)> on_item = {};
   // A field that the schema does not know is an error. Otherwise it is skipped.
   bool refuse_unknown = false;
 };

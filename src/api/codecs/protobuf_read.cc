@@ -343,7 +343,16 @@ Status ReadListItem(const Field& field, Fields& fields, const Place& place, Json
   return base::OkStatus();
 }
 
+Status PassItemOn(const Field& field, Fields& fields, const Place& place) {
+  const Schema& element = *field.type->element;
+  if (fields.type() != WireTypeOf(element.type)) return WrongType(field.name, fields.type());
+  ASSIGN_OR_RETURN(Json item, ReadValue(element, fields, place, nullptr));
+  place.options.on_item(std::move(item));
+  return base::OkStatus();
+}
+
 Status ReadField(const Field& field, Fields& fields, const Place& place, Json& object) {
+  if (&field == place.options.passed_on) return PassItemOn(field, fields, place);
   const FieldType type = field.type->type;
   if (type == FieldType::kList) return ReadListItem(field, fields, place, object[field.name]);
   if (fields.type() != WireTypeOf(type)) return WrongType(field.name, fields.type());

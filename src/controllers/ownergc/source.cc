@@ -44,8 +44,8 @@ class MetadataSource : public Source, kube::Reflector::Sink {
 
  private:
   void OnListBegin() override { ++list_; }
-  void OnListPage(std::vector<base::Json> page) override {
-    for (base::Json& item : page) listener_.OnObject(kind_, api::Object(std::move(item)), list_);
+  void OnListItem(base::Json item) override {
+    listener_.OnObject(kind_, api::Object(std::move(item)), list_);
   }
   void OnListEnd(const std::string&) override {
     listener_.OnListed(kind_, list_);

@@ -31,6 +31,7 @@ void AddProvisionerIndexes(kube::Informer<api::PersistentVolumeClaim>& claims) {
     return Keys{claim.annotation(kStorageProvisioner), claim.annotation(kBetaStorageProvisioner),
                 claim.annotation(kMigratedTo)};
   });
+  claims.AddSubset(kCopies, [](const Claim& claim) { return !CloneSourceName(claim).empty(); });
   const auto by_source = [](std::string (*name_of)(const Claim&)) {
     return [name_of](const Claim& claim) {
       const std::string source = name_of(claim);

@@ -14,6 +14,8 @@ namespace berth::controllers::provisioner {
 inline constexpr char kOpenClaims[] = "open";
 // Index: provisioner → the open claims that ask for it, by one of their annotations.
 inline constexpr char kOpenClaimsByProvisioner[] = "provisioner";
+// Subset: claims that are, or are to be, a copy of another claim.
+inline constexpr char kCopies[] = "copies";
 // Index: "namespace/source" → unbound claims that are to be a copy of that claim.
 inline constexpr char kClaimsBySource[] = "cloneSource";
 // Index: "namespace/snapshot" → unbound claims that are to be filled from that snapshot.

@@ -177,10 +177,8 @@ void Provisioner::WatchDriver() {
     }
     // Copies that were bound before this process began change no more, and their sources were not
     // released while the driver was unknown.
-    for (const auto& claim : claims_.List()) {
-      if (const std::string source = CloneSourceName(*claim); !source.empty()) {
-        source_workers_.Add(api::ObjectKey(DataSourceNamespace(*claim), source));
-      }
+    for (const auto& claim : claims_.Subset(kCopies)) {
+      source_workers_.Add(api::ObjectKey(DataSourceNamespace(*claim), CloneSourceName(*claim)));
     }
   });
 }

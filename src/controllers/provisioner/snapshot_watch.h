@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "controllers/provisioner/snapshot.h"
 #include "kube/reflector.h"
@@ -22,9 +21,7 @@ class SnapshotWatch : kube::Reflector::Sink {
 
  private:
   void OnListBegin() override {}
-  void OnListPage(std::vector<base::Json> page) override {
-    for (base::Json& object : page) changed_(api::Object(std::move(object)).key());
-  }
+  void OnListItem(base::Json item) override { changed_(api::Object(std::move(item)).key()); }
   void OnListEnd(const std::string&) override {}
   void OnChange(kube::WatchEvent event) override {
     if (event.type == kube::WatchEvent::Type::kBookmark) return;
