@@ -32,6 +32,9 @@ namespace {
 // How long, beyond the duration of its lease, an election may make no attempt before
 // /healthz/leader-election reports that it hangs.
 constexpr std::chrono::seconds kLeaseTolerance{20};
+// Requests of all roles together. Each takes a connection, and so memory that a burst leaves in
+// pieces; more of them only wait in the API server.
+constexpr int kMaxInFlight = 32;
 constexpr char kServiceAccountNamespace[] =
     "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -92,6 +95,7 @@ class ControllerProcessImpl : public ControllerProcess {
     ASSIGN_OR_RETURN(const kube::Config config, LoadApiConfig(options_));
     ASSIGN_OR_RETURN(client_,
                      kube::NewHttpClient(config, {.user_agent = "berth-controller",
+                                                  .max_in_flight = kMaxInFlight,
                                                   .queries_per_second = options_.queries_per_second,
                                                   .burst = options_.burst}));
     if (options_.election.on) {

@@ -18,7 +18,7 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr std::chrono::seconds kFirstTrim{5};
-constexpr std::chrono::seconds kTrimInterval{60};
+constexpr std::chrono::seconds kTrimInterval{10};
 constexpr std::chrono::seconds kWarningInterval{60};
 constexpr milliseconds kSyncWait{200};
 
