@@ -166,7 +166,8 @@ class ApiTest : public testing::Test {
            .value = fmt::format(R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":)"
                                 R"({{"name":"{}","namespace":"default"}},"data":{{"k":"{}"}}}})",
                                 name, text)},
-          [done](const auto& result) { done->set_value(result.ok()); });
+          [done](const auto& result) { done->set_value(result.ok()); },
+          store::Store::CommitOn::kWriterThread);
     }
     for (auto& one : written) ASSERT_TRUE(one.get());
   }

@@ -27,9 +27,9 @@ class ForwardingStore : public store::Store {
   base::StatusOr<store::Revision> Apply(store::Write write) override {
     return store_.Apply(std::move(write));
   }
-  void ApplyAsync(store::Write write,
-                  std::function<void(base::StatusOr<store::Revision>)> done) override {
-    store_.ApplyAsync(std::move(write), std::move(done));
+  void ApplyAsync(store::Write write, std::function<void(base::StatusOr<store::Revision>)> done,
+                  CommitOn where) override {
+    store_.ApplyAsync(std::move(write), std::move(done), where);
   }
   base::StatusOr<std::shared_ptr<void>> Watch(std::string prefix, store::Revision from,
                                               std::shared_ptr<store::Watcher> watcher) override {

@@ -62,14 +62,20 @@ void Mutation::ApplyPlan(Plan plan, store::Revision expected) {
   store::Write write{.key = plan.action == Plan::Action::kCreate ? plan.key : options_.key,
                      .expected = plan.action == Plan::Action::kCreate ? 0 : expected};
   if (plan.action != Plan::Action::kDelete) write.value = plan.text;
-  store_.ApplyAsync(std::move(write), [self = shared_from_this(), plan = std::move(plan)](
-                                          base::StatusOr<store::Revision> revision) mutable {
-    if (revision.ok()) {
-      return self->done_(Result{plan.action, std::move(plan.text), *revision});
-    }
-    if (self->RetryAfterConflict(revision.status(), plan)) return;
-    self->done_(revision.status());
-  });
+  // Later attempts run on workers, of which there are few.
+  const auto where = options_.commit_here && attempt_ == 1 ? store::Store::CommitOn::kThisThread
+                                                           : store::Store::CommitOn::kWriterThread;
+  store_.ApplyAsync(
+      std::move(write),
+      [self = shared_from_this(),
+       plan = std::move(plan)](base::StatusOr<store::Revision> revision) mutable {
+        if (revision.ok()) {
+          return self->done_(Result{plan.action, std::move(plan.text), *revision});
+        }
+        if (self->RetryAfterConflict(revision.status(), plan)) return;
+        self->done_(revision.status());
+      },
+      where);
 }
 
 // Queues another attempt if the key has changed or the generated name is taken, and if attempts are

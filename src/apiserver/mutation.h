@@ -1,4 +1,4 @@
-// One read-modify-write of one key. No thread waits for the disk.
+// One read-modify-write of one key. No worker waits for the disk.
 //
 //   read the record ─▶ plan ─▶ ApplyAsync ─▶ done
 //         ▲                        │ the key changed meanwhile (or a generated name is taken)
@@ -65,6 +65,8 @@ class Mutation : public std::enable_shared_from_this<Mutation> {
     std::string key;
     bool read_first = true;  // false: the planner gets null (for creates)
     int attempts = 6;        // in total
+    // The thread that calls Run() has nothing to do before the answer, so it may wait for the disk.
+    bool commit_here = false;
   };
 
   // Borrows `store`, `workers` and `in_flight`. A shared_ptr must own the object, because the

@@ -1,5 +1,8 @@
-// The Store on SQLite: one writer thread that groups writes, a few reader connections, a fan-out
-// thread.
+// The Store on SQLite: one writer at a time, a few reader connections, a fan-out thread.
+//
+// The writer is a thread that groups writes, or a caller that finds nothing to wait for, because
+// waking a thread takes longer than a write. What comes meanwhile is the thread's, as is
+// compaction.
 
 #include <pthread.h>
 
@@ -136,18 +139,33 @@ class SqliteStore : public Store {
   StatusOr<Revision> Apply(Write write) override {
     std::promise<StatusOr<Revision>> promise;
     auto result = promise.get_future();
-    ApplyAsync(std::move(write), [&](StatusOr<Revision> r) { promise.set_value(std::move(r)); });
+    ApplyAsync(
+        std::move(write), [&](StatusOr<Revision> r) { promise.set_value(std::move(r)); },
+        CommitOn::kThisThread);
     return result.get();
   }
 
-  void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done) override {
+  void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done,
+                  CommitOn where) override {
     Pending pending{.write = std::move(write), .value = nullptr, .done = std::move(done)};
     if (pending.write.value.has_value()) {
       pending.value = std::make_shared<const std::string>(*std::move(pending.write.value));
     }
-    MutexLock lock(mutex_);
-    pending_.push_back(std::move(pending));
-    wake_.NotifyAll();
+    std::vector<Pending> group;
+    {
+      MutexLock lock(mutex_);
+      if (where == CommitOn::kWriterThread || writing_ || HasQueuedWork()) {
+        pending_.push_back(std::move(pending));
+        if (!writing_) wake_.NotifyAll();  // else EndWriting does
+        return;
+      }
+      writing_ = true;
+    }
+    group.push_back(std::move(pending));
+    std::vector<StatusOr<Revision>> results = CommitGroup(group);
+    EndWriting(FindHistoryTarget() != 0);
+    // The answers come last, because the store may be gone after them.
+    AnswerGroup(group, std::move(results));
   }
 
   StatusOr<std::shared_ptr<void>> Watch(std::string prefix, Revision from,
@@ -228,15 +246,41 @@ class SqliteStore : public Store {
     return status;
   }
 
+  bool HasQueuedWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !pending_.empty() || !compactions_.empty() || history_is_long_ || stopping_;
+  }
+
+  // Ends the turn of the writer, and wakes the thread if it has something to do.
+  void EndWriting(bool history_is_long) {
+    MutexLock lock(mutex_);
+    writing_ = false;
+    history_is_long_ = history_is_long;
+    if (HasQueuedWork() || thread_waits_for_turn_) wake_.NotifyAll();
+  }
+
+  // Waits until there is something to do and nobody else writes, and takes the turn.
+  void WaitForTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    while (true) {
+      const bool due = HasQueuedWork() || std::chrono::steady_clock::now() >= upkeep_.next();
+      if (due && !writing_) break;
+      thread_waits_for_turn_ = due;
+      if (due) {
+        wake_.Wait(mutex_);
+      } else {
+        wake_.WaitUntil(mutex_, upkeep_.next());
+      }
+    }
+    thread_waits_for_turn_ = false;
+    writing_ = true;
+  }
+
   void WriterLoop() {
     while (true) {
       std::vector<Pending> group;
       std::vector<Compaction> compactions;
       {
         MutexLock lock(mutex_);
-        while (pending_.empty() && compactions_.empty() && !stopping_ &&
-               wake_.WaitUntil(mutex_, upkeep_.next())) {
-        }
+        WaitForTurn();
         if (stopping_ && pending_.empty() && compactions_.empty()) return;
         while (!pending_.empty() && group.size() < options_.max_group) {
           group.push_back(std::move(pending_.front()));
@@ -244,12 +288,13 @@ class SqliteStore : public Store {
         }
         compactions.swap(compactions_);
       }
-      if (!group.empty()) CommitGroup(group);
+      if (!group.empty()) AnswerGroup(group, CommitGroup(group));
       for (const Compaction& compaction : compactions) {
         compaction.done->set_value(CompactUpTo(compaction.to));
       }
       CompactOldHistory();
       if (std::chrono::steady_clock::now() >= upkeep_.next()) RunUpkeep();
+      EndWriting(/*history_is_long=*/false);  // a step that failed waits for the next write
     }
   }
 
@@ -271,9 +316,10 @@ class SqliteStore : public Store {
     upkeep_.Finish(now, step.ok() ? *step : Upkeep::Step::kNone);
   }
 
-  // Commits the whole group in one transaction. A write whose condition fails gets its own error.
-  // An I/O error fails all writes of the group, because the whole transaction is rolled back.
-  void CommitGroup(std::vector<Pending>& group) {
+  // Commits the whole group in one transaction, and returns the result of each write. A write whose
+  // condition fails gets its own error. An I/O error fails all writes of the group, because the
+  // whole transaction is rolled back.
+  std::vector<StatusOr<Revision>> CommitGroup(const std::vector<Pending>& group) {
     std::vector<StatusOr<Revision>> results;
     std::vector<Change> changes;
     Status committed = WriteGroup(group, results, changes);
@@ -283,8 +329,7 @@ class SqliteStore : public Store {
     }
     if (!committed.ok()) {
       LOG_ERROR("store: {} writes failed: {}", group.size(), base::ToString(committed));
-      for (Pending& pending : group) pending.done(base::Annotate(committed, "store"));
-      return;
+      return std::vector<StatusOr<Revision>>(group.size(), base::Annotate(committed, "store"));
     }
     if (!changes.empty()) {
       const Revision newest = changes.back().record.revision;
@@ -295,6 +340,10 @@ class SqliteStore : public Store {
     // The error of the fault point is ignored, because a durable write cannot be answered as
     // failed.
     base::FaultPoint<"store.commit.after">().IgnoreError();
+    return results;
+  }
+
+  static void AnswerGroup(std::vector<Pending>& group, std::vector<StatusOr<Revision>> results) {
     for (size_t i = 0; i < group.size(); ++i) group[i].done(std::move(results[i]));
   }
 
@@ -384,11 +433,17 @@ class SqliteStore : public Store {
     return base::OkStatus();
   }
 
-  // Keeps the history near options_.keep_revisions: after each group of writes, compacts one step
-  // if the history is longer.
-  void CompactOldHistory() {
+  // The revision up to which the history is to be compacted now, so that it keeps near
+  // options_.keep_revisions; 0: it is not long enough for a step.
+  Revision FindHistoryTarget() const {
     const Revision target = current() - (scarce_ ? kScarceHistory : options_.keep_revisions);
-    if (target - removed_ < (scarce_ ? kScarceStep : kCompactionStep)) return;
+    return target - removed_ < (scarce_ ? kScarceStep : kCompactionStep) ? 0 : target;
+  }
+
+  // After each group of writes, compacts one step if the history is long.
+  void CompactOldHistory() {
+    const Revision target = FindHistoryTarget();
+    if (target == 0) return;
     if (const Status done = RunCompactionStep(target); !done.ok()) {
       LOG_WARNING("{}", base::ToString(done));
     }
@@ -396,14 +451,14 @@ class SqliteStore : public Store {
 
   const Options options_;
   const base::UniqueFd lock_;
-  const std::unique_ptr<RevisionTable> writer_;  // used by the writer thread alone
+  const std::unique_ptr<RevisionTable> writer_;  // used by the writer alone (writing_)
   RecordCache cache_;
   Upkeep upkeep_;        // used by the writer thread alone
-  bool scarce_ = false;  // the reserve is given up; used by the writer thread alone
+  bool scarce_ = false;  // the reserve is given up; used by the writer alone
   std::atomic<Revision> current_;
   std::atomic<Revision> compacted_;  // readers get nothing up to it
   // The old rows up to it are removed; behind compacted_ during a step and after one that failed.
-  // Used by the writer thread alone.
+  // Used by the writer alone.
   Revision removed_;
 
   base::Mutex readers_mutex_;
@@ -414,6 +469,9 @@ class SqliteStore : public Store {
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
   std::vector<Compaction> compactions_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;                // a thread is the writer
+  bool history_is_long_ ABSL_GUARDED_BY(mutex_) = false;        // a step of compaction is due
+  bool thread_waits_for_turn_ ABSL_GUARDED_BY(mutex_) = false;  // for upkeep, while others write
 
   FanOut fan_out_;
   std::jthread thread_;

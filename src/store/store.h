@@ -2,8 +2,8 @@
 //
 // Every write appends a row whose id is the revision, so that one decimal counter orders all
 // changes of all kinds. Writes from many threads are grouped into one transaction and one fsync
-// (synchronous=FULL, WAL). A write is answered after its group is durable, and only then do
-// watchers see it.
+// (synchronous=FULL, WAL). A thread that writes while nobody else does commits its write itself. A
+// write is answered after its group is durable, and only then do watchers see it.
 //
 // Keys are "/<resource>/<namespace>/<name>" ("/<resource>/<name>" without namespace), where
 // <resource> is "pods" or "storageclasses.storage.k8s.io". Values are the objects' JSON without
@@ -80,7 +80,7 @@ class Watcher {
   virtual void OnLost(const Status& why) = 0;
 };
 
-// Room on the disk that is kept for the store. Thread-safe, and called on the writer thread.
+// Room on the disk that is kept for the store. Thread-safe, and called by one writer at a time.
 class Reserve {
  public:
   virtual ~Reserve() = default;
@@ -141,8 +141,12 @@ class Store {
   // NOT_FOUND, ABORTED (the key is at another revision): nothing was written.
   virtual StatusOr<Revision> Apply(Write write) = 0;
 
-  // As Apply, but returns at once; `done` runs on the store's writer thread and must not block.
-  virtual void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done) = 0;
+  // As Apply, but does not wait: the store's writer thread commits the write and calls `done`,
+  // which must not block. With CommitOn::kThisThread the caller commits the write and calls `done`
+  // before this returns, if no other write is under way or waits; else the writer thread does it.
+  enum class CommitOn { kWriterThread, kThisThread };
+  virtual void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done,
+                          CommitOn where) = 0;
 
   // Delivers changes of keys with `prefix` after revision `from` (0: only new ones) until the
   // returned handle is destroyed. That waits for a running delivery, unless the watcher itself

@@ -145,6 +145,115 @@ TEST_F(StoreTest, ObjectsAndRevisionsSurviveReopening) {
   EXPECT_EQ(Put("/pods/a/z", 0, "three"), last + 1);
 }
 
+// Holds the writer in its first commit until it is let go.
+class HoldingReserve : public Reserve {
+ public:
+  bool GiveUp() override { return false; }
+  bool IsGivenUp() override {
+    if (!held_.exchange(true)) {
+      entered.count_down();
+      leave.wait();
+    }
+    return false;
+  }
+
+  std::latch entered{1}, leave{1};
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+TEST_F(StoreTest, AThreadThatFindsNobodyWritingCommitsItself) {
+  std::thread::id here, there;
+  store_->ApplyAsync(
+      {"/pods/a/x", 0, "one"}, [&](auto) { here = std::this_thread::get_id(); },
+      Store::CommitOn::kThisThread);
+  EXPECT_EQ(here, std::this_thread::get_id());  // and it is answered already
+  std::latch done(1);
+  store_->ApplyAsync(
+      {"/pods/a/y", 0, "two"},
+      [&](auto) {
+        there = std::this_thread::get_id();
+        done.count_down();
+      },
+      Store::CommitOn::kWriterThread);
+  done.wait();
+  EXPECT_NE(there, here);
+  EXPECT_EQ(*store_->Get("/pods/a/y")->value, "two");
+}
+
+TEST_F(StoreTest, WhatComesDuringACallersCommitIsTheWriterThreads) {
+  HoldingReserve reserve;
+  store_.reset();
+  auto opened = Store::Open({.path = folder_.file("db"), .reserve = &reserve});
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  store_ = *std::move(opened);
+  const auto recorder = std::make_shared<Recorder>();
+  const auto watch = store_->Watch("/pods/", 0, recorder);
+  ASSERT_TRUE(watch.ok()) << watch.status();
+
+  std::jthread holder([&] { Put("/pods/a/0", 0, "first"); });
+  reserve.entered.wait();
+  constexpr int kOthers = 20;
+  std::latch done(kOthers);
+  std::atomic<int> on_this_thread{0};
+  for (int i = 1; i <= kOthers; ++i) {
+    store_->ApplyAsync(
+        {fmt::format("/pods/a/{}", i), 0, "later"},
+        [&, self = std::this_thread::get_id()](const StatusOr<Revision>& result) {
+          EXPECT_TRUE(result.ok()) << result.status();
+          if (std::this_thread::get_id() == self) ++on_this_thread;
+          done.count_down();
+        },
+        Store::CommitOn::kThisThread);
+  }
+  std::jthread compactor([&] { EXPECT_TRUE(store_->Compact(1).ok()); });
+  EXPECT_EQ(store_->current(), 0);  // nothing is written yet, and nobody was blocked
+  reserve.leave.count_down();
+  done.wait();
+  holder.join();
+  compactor.join();
+  EXPECT_EQ(on_this_thread, 0);
+  const auto changes = recorder->WaitFor(kOthers + 1);
+  ASSERT_EQ(changes.size(), kOthers + 1U);
+  for (int i = 0; i <= kOthers; ++i) {
+    EXPECT_EQ(changes[i].record.key, fmt::format("/pods/a/{}", i));
+    EXPECT_EQ(changes[i].record.revision, i + 1);
+  }
+}
+
+TEST_F(StoreTest, CallersAndTheThreadWriteInTurns) {
+  constexpr int kThreads = 8;
+  constexpr int kWrites = 100;
+  const auto recorder = std::make_shared<Recorder>();
+  const auto watch = store_->Watch("/pods/", 0, recorder);
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  std::latch done(kThreads * kWrites);
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < kWrites; ++i) {
+          store_->ApplyAsync(
+              {fmt::format("/pods/{}/{}", t, i), 0, "v"},
+              [&](const StatusOr<Revision>& result) {
+                EXPECT_TRUE(result.ok()) << result.status();
+                done.count_down();
+              },
+              t % 2 == 0 ? Store::CommitOn::kThisThread : Store::CommitOn::kWriterThread);
+          if (i % 25 == 0) EXPECT_TRUE(store_->Compact(store_->current()).ok());
+        }
+      });
+    }
+  }
+  done.wait();
+  const auto changes = recorder->WaitFor(kThreads * kWrites);
+  ASSERT_EQ(changes.size(), static_cast<size_t>(kThreads * kWrites));
+  for (size_t i = 1; i < changes.size(); ++i) {
+    EXPECT_EQ(changes[i].record.revision, changes[i - 1].record.revision + 1);
+  }
+}
+
 TEST_F(StoreTest, ListsPagesOfOneSnapshot) {
   for (const char* name : {"d", "b", "a", "c"}) Put(fmt::format("/pods/ns/{}", name), 0, name);
   Put("/podsets/ns/a", 0, "other kind");
@@ -340,12 +449,14 @@ TEST_F(StoreTest, TheFileGetsSmallerWhenObjectsAreDeletedAndWritesGoOn) {
   const auto apply_all = [&](const std::optional<std::string>& value) {
     const auto done = std::make_shared<std::latch>(kObjects);
     for (int i = 0; i < kObjects; ++i) {
-      store_->ApplyAsync({fmt::format("/pods/a/{}", i), revisions[i], value},
-                         [&, i, done](StatusOr<Revision> result) {
-                           EXPECT_TRUE(result.ok()) << result.status();
-                           if (result.ok()) revisions[i] = *result;
-                           done->count_down();
-                         });
+      store_->ApplyAsync(
+          {fmt::format("/pods/a/{}", i), revisions[i], value},
+          [&, i, done](StatusOr<Revision> result) {
+            EXPECT_TRUE(result.ok()) << result.status();
+            if (result.ok()) revisions[i] = *result;
+            done->count_down();
+          },
+          Store::CommitOn::kWriterThread);
     }
     done->wait();
   };
