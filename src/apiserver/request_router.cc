@@ -164,17 +164,17 @@ RequestRouter::RequestRouter(ApiContext& context, Authenticator& authenticator,
       reviews_(context, authenticator, authorizer) {}
 
 void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
+  // A worker is needed, because checking a token, a role or the store's health reads the store.
+  context_.workers.Post(exchange->request(), [this, exchange] { Serve(exchange); });
+}
+
+void RequestRouter::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   const http::Request& request = exchange->request();
   const bool reads = request.method == "GET" || request.method == "HEAD";
-  // A worker is needed, because checking a token, a role or the store's health reads the store.
-  if (reads && IsPublicPath(request.raw_path())) {
-    context_.workers.Post(request, [this, exchange] {
-      RunGuarded(*exchange, [&] { documents_.AnswerRequest(*exchange); });
-    });
-    return;
-  }
-  context_.workers.Post(request,
-                        [this, exchange] { RunGuarded(*exchange, [&] { ServeUser(exchange); }); });
+  RunGuarded(*exchange, [&] {
+    if (reads && IsPublicPath(request.raw_path())) return documents_.AnswerRequest(*exchange);
+    ServeUser(exchange);
+  });
 }
 
 void RequestRouter::IdentifySender(http::Request head, std::function<void(http::Identity)> done) {

@@ -1,4 +1,4 @@
-// Routes requests to their handlers, on a worker.
+// Routes requests to their handlers, on a worker or on the thread of a local client.
 //
 // The order of the steps is: authenticate, parse the URL, authorise, and only then read the rest of
 // the request. The steps are done twice if the body did not come with the head: before the body is
@@ -30,6 +30,8 @@ class RequestRouter {
 
   // Queues the request for a worker, which answers it. Called on the event loop.
   void Handle(std::shared_ptr<http::Exchange> exchange);
+  // Answers the request; called on a thread that may read the store.
+  void Serve(const std::shared_ptr<http::Exchange>& exchange);
   // Queues the head of a request for a worker, which finds its sender, or why it is refused. Called
   // on the event loop.
   void IdentifySender(http::Request head, std::function<void(http::Identity)> done);

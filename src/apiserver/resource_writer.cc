@@ -176,6 +176,7 @@ void ResourceWriter::RunMutation(const ResourceRequest& request, bool dry_run,
                       NotAcceptableError(request.exchange->request(), request.rules->schema,
                                          /*list=*/false));
   }
+  options.commit_here = request.exchange->request().local;
   StartMutation(dry_run, std::move(options), AddNodeRestriction(request, std::move(planner)),
                 [exchange = request.exchange, rules = request.rules, name = request.name,
                  render = std::move(render)](base::StatusOr<Mutation::Result> result) {

@@ -6,6 +6,7 @@
 #include "apiserver/bootstrap.h"
 #include "apiserver/custom/definition_controller.h"
 #include "apiserver/http_front.h"
+#include "apiserver/local_transport.h"
 #include "apiserver/request_router.h"
 #include "base/log.h"
 #include "http/server.h"
@@ -18,6 +19,9 @@ using base::Status;
 namespace {
 
 constexpr size_t kWorkers = 4;
+// How many requests of local clients run at the same time, not counting those that wait for a write
+// of others or for the rest of an answer.
+constexpr size_t kLocalRuns = 4;
 // How long a server that ends waits for the answers of running requests.
 constexpr std::chrono::milliseconds kGrace{1500};
 // How long after a failure the kubeconfigs are written again.
@@ -80,6 +84,11 @@ class ServerImpl : public Server {
   }
 
   uint16_t port() const override { return http_->port(); }
+
+  std::unique_ptr<kube::Client> NewLocalClient(const LocalClientOptions& options) override {
+    return kube::NewClientOver(
+        std::make_unique<LocalTransport>(router_, front_, local_runs_, options));
+  }
 
  private:
   Status WriteConfigs(const Certificates& certificates) {
@@ -172,6 +181,7 @@ class ServerImpl : public Server {
   RequestWorkers workers_;
   ApiContext context_;
   RequestRouter router_;
+  base::Semaphore local_runs_{kLocalRuns};
   HttpFront front_{
       [this](std::shared_ptr<http::Exchange> exchange) { router_.Handle(std::move(exchange)); },
       [this](http::Request head, std::function<void(http::Identity)> done) {

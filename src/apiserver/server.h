@@ -6,16 +6,19 @@
 // authorization.h.
 //
 // Threads: one event loop owns all connections; requests run on a few workers, of which each sender
-// has a share (request_workers.h); the store has its own writer. SQL and slow system calls never
-// run on the event loop.
+// has a share (request_workers.h); the store has its own writer. Clients within the process run
+// their requests themselves (local_transport.h). SQL and slow system calls never run on the event
+// loop.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "kube/http_client.h"
 #include "store/store.h"
 
 namespace berth::apiserver {
@@ -38,6 +41,13 @@ struct ServerOptions {
   std::chrono::milliseconds check_certificates = std::chrono::hours(12);
 };
 
+struct LocalClientOptions {
+  // The identity to act as; empty: that of the process.
+  std::string impersonate_user = {};
+  std::vector<std::string> impersonate_groups = {};
+  kube::HttpClientOptions requests = {};  // no limit of requests per second applies
+};
+
 class Server {
  public:
   // Borrows `store` and `clock`. Makes missing certificates and built-in objects, and returns when
@@ -49,6 +59,10 @@ class Server {
   // and for queued writes.
   virtual ~Server() = default;
   virtual uint16_t port() const = 0;  // the TLS port in use
+
+  // Makes a client for this process, with the rights of a client of the UNIX socket
+  // (local_transport.h). Its calls must have ended, and it must be gone, before the server is.
+  virtual std::unique_ptr<kube::Client> NewLocalClient(const LocalClientOptions& options) = 0;
 };
 
 }  // namespace berth::apiserver

@@ -7,7 +7,7 @@
 // Thread-safe: any thread may give the answer. Only the first answer counts: a further Reply,
 // StartStream or Proxy does nothing. The handler gets a handle (NewHandle). When the last copy of
 // the handle is destroyed, a request without an answer is answered with 500, and an open stream is
-// ended. The callbacks run on the event loop and must not block.
+// ended. The callbacks run on the event loop, or on the thread of a LocalCall, and must not block.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,8 @@
 
 namespace berth::http {
 
-// What a connection offers its exchange. Its functions may be called on any thread.
+// What a connection, or a LocalCall, offers its exchange. Its functions may be called on any
+// thread.
 class ExchangeHost {
  public:
   virtual ~ExchangeHost() = default;
@@ -101,6 +102,7 @@ class Exchange {
 
  private:
   friend class Connection;
+  friend class LocalCall;
   struct Pending {  // what the connection has not taken yet
     std::vector<Frame> frames;
     bool end = false;
@@ -111,7 +113,7 @@ class Exchange {
     std::shared_ptr<const User> user;  // the user who gets the answer; null: none, or no answer yet
   };
 
-  // The connection calls these on the event loop.
+  // The connection calls these on the event loop, and a LocalCall on its own thread.
   bool streaming() ABSL_LOCKS_EXCLUDED(mutex_);  // the answer is a stream
   bool may_pause() ABSL_LOCKS_EXCLUDED(mutex_);  // AllowPauses was called
   // Removes and returns what is pending.

@@ -34,6 +34,9 @@ struct Request {
   std::shared_ptr<const User> known = nullptr;
   std::string address = {};  // of a stranger, as peer.h names it
   bool wants_close = false;  // the client asked to close the connection after the answer
+  // The client is a thread of this process (local_call.h), which has nothing to do before the
+  // answer.
+  bool local = false;
 
   // The value of the first header `name`, in which case is ignored; empty if there is none.
   std::string_view Header(std::string_view name) const;

@@ -91,7 +91,7 @@ Json MakeDeleteBody(const DeleteOptions& options) {
 
 class HttpClient : public Client {
  public:
-  HttpClient(std::unique_ptr<HttpTransport> transport, bool protobuf)
+  HttpClient(std::unique_ptr<Transport> transport, bool protobuf)
       : transport_(std::move(transport)), formats_(protobuf) {}
 
   StatusOr<Json> Get(const api::KindInfo& kind, std::string_view ns,
@@ -242,7 +242,7 @@ class HttpClient : public Client {
                                        .content_type = {},
                                        .body = {},
                                        .accept = std::string(accept)},
-                                      stop, HttpTransport::Time::max(),
+                                      stop, Transport::Time::max(),
                                       [&](std::string& received) -> StatusOr<bool> {
                                         const bool more = on_chunk(received);
                                         received.clear();
@@ -251,7 +251,7 @@ class HttpClient : public Client {
   }
 
  private:
-  HttpTransport::Time MakeDeadline() const {
+  Transport::Time MakeDeadline() const {
     return std::chrono::steady_clock::now() + transport_->options().request_timeout;
   }
 
@@ -275,7 +275,7 @@ class HttpClient : public Client {
                                 protobuf)},
         stop,
         timed ? std::chrono::steady_clock::now() + options.timeout + kWatchGrace
-              : HttpTransport::Time::max(),
+              : Transport::Time::max(),
         [&](std::string& received) { return reader.ConsumeEvents(received); });
   }
 
@@ -318,7 +318,7 @@ class HttpClient : public Client {
 
   // Makes the request, and makes it again while the server answers with one of the codes `busy` and
   // a Retry-After that ends before the deadline.
-  StatusOr<HttpAnswer> PerformWithRetries(const HttpRequest& request, HttpTransport::Time deadline,
+  StatusOr<HttpAnswer> PerformWithRetries(const HttpRequest& request, Transport::Time deadline,
                                           const std::set<long>& busy) {
     while (true) {
       ASSIGN_OR_RETURN(HttpAnswer answer, transport_->PerformRequest(request, deadline));
@@ -377,7 +377,7 @@ class HttpClient : public Client {
                  kind.group_resource(), base::Message(decoded.status()));
   }
 
-  const std::unique_ptr<HttpTransport> transport_;
+  const std::unique_ptr<Transport> transport_;
   ObjectFormats formats_;
 };
 
@@ -390,6 +390,10 @@ StatusOr<std::unique_ptr<Client>> NewHttpClient(const Config& config,
   const bool protobuf = options.format == ObjectFormat::kProtobuf ||
                         (options.format == ObjectFormat::kByServer && config.socket.empty());
   return std::make_unique<HttpClient>(std::move(transport), protobuf);
+}
+
+std::unique_ptr<Client> NewClientOver(std::unique_ptr<Transport> transport) {
+  return std::make_unique<HttpClient>(std::move(transport), /*protobuf=*/false);
 }
 
 }  // namespace berth::kube

@@ -241,15 +241,13 @@ StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
   return lock;
 }
 
-StatusOr<std::unique_ptr<ApiAccess>> ApiAccess::New(kube::Config config,
+StatusOr<std::unique_ptr<ApiAccess>> ApiAccess::New(const MakeClient& make_client,
                                                     const std::string& node_name,
                                                     const base::Clock& clock) {
   auto api = std::make_unique<ApiAccess>();
-  ASSIGN_OR_RETURN(api->client, kube::NewHttpClient(config));
+  ASSIGN_OR_RETURN(api->client, make_client("", {}));
   // The node agent has only the rights of its node, like a node agent on another machine.
-  config.impersonate_user = "system:node:" + node_name;
-  config.impersonate_groups = {"system:nodes"};
-  ASSIGN_OR_RETURN(api->node_client, kube::NewHttpClient(config));
+  ASSIGN_OR_RETURN(api->node_client, make_client("system:node:" + node_name, {"system:nodes"}));
   api->controller_events =
       std::make_unique<kube::EventRecorder>(*api->client, clock, "berth-controllers", node_name);
   api->node_events =

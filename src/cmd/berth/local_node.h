@@ -74,7 +74,10 @@ base::StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder);
 // The clients of a process with a node. `client` has all rights; controllers and informers use it.
 // `node_client` has the rights of the node; the agent uses it for its own reads and writes.
 struct ApiAccess {
-  static base::StatusOr<std::unique_ptr<ApiAccess>> New(kube::Config config,
+  // Makes a client that acts as `user` with `groups`; empty: as whom the program acts.
+  using MakeClient = std::function<base::StatusOr<std::unique_ptr<kube::Client>>(
+      const std::string& user, const std::vector<std::string>& groups)>;
+  static base::StatusOr<std::unique_ptr<ApiAccess>> New(const MakeClient& make_client,
                                                         const std::string& node_name,
                                                         const base::Clock& clock);
 

@@ -23,7 +23,8 @@ constexpr std::chrono::milliseconds kSyncPause{500};
 // then wait until the informers have synced.
 Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, StopSignals& signals) {
   ASSIGN_OR_RETURN(const LocalNodeOptions options, CompleteOptions(given));
-  ASSIGN_OR_RETURN(kube::Config config, kube::LoadKubeconfig(kube::FindKubeconfigPath(kubeconfig)));
+  ASSIGN_OR_RETURN(const kube::Config config,
+                   kube::LoadKubeconfig(kube::FindKubeconfigPath(kubeconfig)));
   ASSIGN_OR_RETURN(const base::UniqueFd lock, LockDataFolder(options.data_folder));
   ASSIGN_OR_RETURN(const auto reserve,
                    platform::DiskReserve::Open({.folder = options.data_folder}));
@@ -31,7 +32,15 @@ Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, Sto
                    base::FlightRecorder::Open(cli::FlightFile(options.data_folder, "controllers"),
                                               "controllers"));
   const base::SystemClock clock;
-  ASSIGN_OR_RETURN(const auto api, ApiAccess::New(std::move(config), options.node_name, clock));
+  const auto make_client = [&](const std::string& user, const std::vector<std::string>& groups) {
+    kube::Config as = config;
+    if (!user.empty()) {
+      as.impersonate_user = user;
+      as.impersonate_groups = groups;
+    }
+    return kube::NewHttpClient(as);
+  };
+  ASSIGN_OR_RETURN(const auto api, ApiAccess::New(make_client, options.node_name, clock));
   ASSIGN_OR_RETURN(const auto node, LocalNode::Start(options, {*api, clock, flight.get()}));
   api->informers->Start();
   LOG_INFO("node '{}' runs; data folder: {}", options.node_name, options.data_folder);

@@ -115,9 +115,12 @@ class StandaloneImpl : public Standalone {
                                                .node_kubeconfig = PathBelow("node.kubeconfig"),
                                                .token_file = TokenPath(data_folder()),
                                                .revocation_file = RevocationPath(data_folder())}));
-    kube::Config config;
-    config.socket = cli::ApiSocket(data_folder());
-    ASSIGN_OR_RETURN(access_, ApiAccess::New(config, options_.node.node_name, clock_));
+    const auto make_client =
+        [this](const std::string& user,
+               const std::vector<std::string>& groups) -> StatusOr<std::unique_ptr<kube::Client>> {
+      return server_->NewLocalClient({.impersonate_user = user, .impersonate_groups = groups});
+    };
+    ASSIGN_OR_RETURN(access_, ApiAccess::New(make_client, options_.node.node_name, clock_));
     RETURN_IF_ERROR(
         controllers::bootstrap::CreateStandaloneObjects(*access_->client, LocalDriverName()));
     RETURN_IF_ERROR(controllers::InstallDefinitions(
