@@ -105,13 +105,15 @@ def test_a_kubeconfig_of_block_agents_that_cannot_be_written_ends_nothing(small)
     berth.stop()
     shutil.rmtree(kubeconfig)
     berth.start()
+    # The node of the first start is still ready, so the API may answer before the file is written.
+    wait_for("the kubeconfig", kubeconfig.exists)
     written = kubeconfig.read_text()
     assert json.loads(written)["users"]
     berth.stop()
     kubeconfig.write_text("{}")  # as of an earlier Berth
     fill(berth.data)
     berth.start()
-    assert kubeconfig.read_text() == written, "the reserve is for this too"
+    wait_for("the kubeconfig to be written, for which the reserve is, too", lambda: kubeconfig.read_text() == written)
 
 
 def test_a_pod_and_its_claim_are_deleted_on_a_full_disk(small):
