@@ -41,6 +41,10 @@ def check(world, sidecar):
     world.same("figures", found)
 
 
+def grow(world, size):
+    world.cluster.patch("PersistentVolumeClaim", "data", {"spec": {"resources": {"requests": {"storage": size}}}}, world.namespace)
+
+
 def test_of_the_provisioner(world):
     """The figures of csi-provisioner after a claim was bound and deleted."""
     world.make_class()
@@ -52,21 +56,74 @@ def test_of_the_provisioner(world):
     check(world, sidecar)
 
 
-def test_of_a_volume_of_a_plugin(new_world):
-    """The figures of a driver that replaces an in-tree plugin, after a volume of the plugin was made and deleted."""
+class Plugin:
+    """A driver that replaces an in-tree plugin, with a class of the plugin."""
+
+    def __init__(self, world):
+        self.world = world
+        self._volume = None
+        world.create(objects.storage_class(world.storage_class, binding="Immediate", provisioner="kubernetes.io/aws-ebs"))
+
+    def bound(self, go=None):
+        """Makes a claim, and gives (its volume, which is one of the plugin; the provisioner). `go`: as for World.start."""
+        # The double's topology is none of the plugin's zones.
+        provisioner = self.world.start("csi-provisioner", *FAST, "--feature-gates=Topology=false", of_go=go)
+        self.world.claim("data")
+        _, volume = self.world.bound("data")
+        assert "awsElasticBlockStore" in volume["spec"], "it is a volume of the plugin"
+        self._volume = volume["metadata"]["name"]
+        return self._volume, provisioner
+
+    def remove(self):
+        if self._volume:
+            self.world.delete("PersistentVolumeClaim", "data")
+            self.world.wait_gone("PersistentVolume", self._volume)
+            self._volume = None
+
+    def check_calls(self, sidecar):
+        calls = [figure for figure in figures_of(sidecar.figures()) if figure.startswith("csi_sidecar_operations_seconds_count")]
+        self.world.same("calls", without_names(calls, self.world.names))
+
+
+@pytest.fixture
+def plugin(new_world):
     world = new_world(driver="ebs.csi.aws.com")
     if not world.cluster.real:
         pytest.skip("only kube-controller-manager says on a claim that its plugin's driver takes it over")
-    world.create(objects.storage_class(world.storage_class, binding="Immediate", provisioner="kubernetes.io/aws-ebs"))
-    # The double's topology is none of the plugin's zones.
-    sidecar = world.start("csi-provisioner", *FAST, "--feature-gates=Topology=false")
-    world.claim("data")
-    _, volume = world.bound("data")
-    assert "awsElasticBlockStore" in volume["spec"], "it is a volume of the plugin"
-    world.delete("PersistentVolumeClaim", "data")
-    world.wait_gone("PersistentVolume", volume["metadata"]["name"])
-    calls = [figure for figure in figures_of(sidecar.figures()) if figure.startswith("csi_sidecar_operations_seconds_count")]
-    world.same("calls", without_names(calls, world.names))
+    made = Plugin(world)
+    yield made
+    # All cases have the same driver, so no other may meet the volume.
+    made.remove()
+
+
+def test_of_a_volume_of_a_plugin(plugin):
+    """The figures of a driver that replaces an in-tree plugin, after a volume of the plugin was made and deleted."""
+    _, provisioner = plugin.bound()
+    plugin.remove()
+    plugin.check_calls(provisioner)
+
+
+def test_of_an_attached_volume_of_a_plugin(plugin):
+    """The figures of such a driver's attacher, after a volume of the plugin was attached and detached."""
+    world = plugin.world
+    volume, _ = plugin.bound(go=False)
+    sidecar = world.start("csi-attacher", *FAST)
+    name = f"{world.namespace}-attachment"
+    world.create(objects.attachment(name, world.driver, NODE, volume))
+    world.wait("VolumeAttachment", name, lambda item: (item.get("status") or {}).get("attached"))
+    world.delete("VolumeAttachment", name)
+    world.wait_gone("VolumeAttachment", name)
+    plugin.check_calls(sidecar)
+
+
+def test_of_a_grown_volume_of_a_plugin(plugin):
+    """The figures of such a driver's resizer, after a volume of the plugin has grown."""
+    world = plugin.world
+    volume, _ = plugin.bound(go=False)
+    sidecar = world.start("csi-resizer", *FAST)
+    grow(world, "2Gi")
+    world.wait("PersistentVolume", volume, lambda item: item["spec"]["capacity"]["storage"] == "2Gi")
+    plugin.check_calls(sidecar)
 
 
 @pytest.fixture
@@ -91,7 +148,7 @@ def test_of_the_attacher(world, volume):
 def test_of_the_resizer(world, volume):
     """The figures of csi-resizer after a volume has grown."""
     sidecar = world.start("csi-resizer", *FAST)
-    world.cluster.patch("PersistentVolumeClaim", "data", {"spec": {"resources": {"requests": {"storage": "2Mi"}}}}, world.namespace)
+    grow(world, "2Mi")
     world.wait("PersistentVolume", volume, lambda item: item["spec"]["capacity"]["storage"] == "2Mi")
     check(world, sidecar)
 
