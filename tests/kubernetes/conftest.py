@@ -103,9 +103,9 @@ def new_world(request, short):
     case = "-".join(filter(None, (request.function.__name__.removeprefix("test_"), parameters)))
     made = []
 
-    def make(driver=None, **options):
+    def make(driver=None, double=None, **options):
         observed = Observed(f"{request.path.stem.removeprefix('test_')}/{case}")
-        made.append(World(cluster, side == "go", observed, short, driver))
+        made.append(World(cluster, side == "go", observed, short, driver, double))
         return made[-1].begin(**options)
 
     yield make

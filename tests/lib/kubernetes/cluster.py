@@ -7,7 +7,7 @@ from lib import kube
 from lib.standalone import ROOT, wait_for
 
 CORE, STORAGE, RBAC = "/api/v1", "/apis/storage.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"
-SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1"
+SNAPSHOTS, GROUPS = "/apis/snapshot.storage.k8s.io/v1", "/apis/groupsnapshot.storage.k8s.io/v1"
 # By kind: the group's path, the plural, and whether objects have a namespace.
 KINDS = {
     "Namespace": (CORE, "namespaces", False), "Node": (CORE, "nodes", False), "Event": (CORE, "events", True),
@@ -23,6 +23,9 @@ KINDS = {
     "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", False),
     "VolumeSnapshot": (SNAPSHOTS, "volumesnapshots", True), "VolumeSnapshotContent": (SNAPSHOTS, "volumesnapshotcontents", False),
     "VolumeSnapshotClass": (SNAPSHOTS, "volumesnapshotclasses", False),
+    "VolumeGroupSnapshot": (GROUPS, "volumegroupsnapshots", True),
+    "VolumeGroupSnapshotContent": (GROUPS, "volumegroupsnapshotcontents", False),
+    "VolumeGroupSnapshotClass": (GROUPS, "volumegroupsnapshotclasses", False),
 }
 
 
@@ -84,11 +87,16 @@ class Cluster:
 
     def install_snapshots(self):
         """Installs the kinds of snapshots, where they are not built in."""
-        for file in sorted((ROOT / "deploy" / "crds").glob("snapshot.*.yaml")):
+        self._install("snapshot", ("VolumeSnapshot", "VolumeSnapshotContent", "VolumeSnapshotClass"))
+
+    def install_groups(self):
+        """Installs the kinds of group snapshots, where they are not built in."""
+        self._install("groupsnapshot", ("VolumeGroupSnapshot", "VolumeGroupSnapshotContent", "VolumeGroupSnapshotClass"))
+
+    def _install(self, group, kinds):
+        for file in sorted((ROOT / "deploy" / "crds").glob(f"{group}.*.yaml")):
             self.create(yaml.safe_load(file.read_text()))
-        wait_for("the kinds of snapshots to be served",
-                 lambda: all(self.api.get(self.path(kind)).code == 200 for kind in
-                             ("VolumeSnapshot", "VolumeSnapshotContent", "VolumeSnapshotClass")))
+        wait_for(f"the kinds of {group} to be served", lambda: all(self.api.get(self.path(kind)).code == 200 for kind in kinds))
 
     def write_node(self, name, driver, topology):
         """Registers a driver on a node, as a kubelet does. `topology`: the labels of the node that the driver names."""

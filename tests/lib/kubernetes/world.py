@@ -32,9 +32,10 @@ UNSEEN_CLASS = re.compile(r'storageclass\.storage\.k8s\.io ".*" not found')
 
 
 class World:
-    """`driver` is the driver's name, for a case that depends on it."""
+    """`driver` is the driver's name, for a case that depends on it. `double` makes the driver from its name, in place of the
+    driver double."""
 
-    def __init__(self, cluster, of_go, observed, folder, driver=None):
+    def __init__(self, cluster, of_go, observed, folder, driver=None, double=None):
         self.cluster = cluster
         self.of_go = of_go
         self.observed = observed
@@ -47,7 +48,8 @@ class World:
                       self.storage_class: "CLASS"}
         self._sidecars = []
         registry = cluster.berth.data / "kubelet" / "plugins_registry" if cluster.berth else None
-        self.double = CsiDouble(folder / "d", registration_folder=registry, name=self.driver)
+        self.double = double(self.driver) if double else \
+            CsiDouble(folder / "d", registration_folder=registry, name=self.driver)
 
     def begin(self, on_node=True):
         """Starts the driver and registers it on the node."""

@@ -1,0 +1,78 @@
+"""Group snapshots of the Go hostpath driver: what snapshot-controller and csi-snapshotter of Go do and what Berth does in their place."""
+import pytest
+from lib.kubernetes.groups import SHOP, Shop
+from lib.standalone import wait_for
+
+GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
+
+
+@pytest.fixture
+def shop(new_world, short):
+    """Two claims of a group, bound, and both programs."""
+    shop = Shop.of(new_world, short)
+    shop.start_controller()
+    shop.start_snapshotter()
+    return shop
+
+
+def test_a_group_is_taken_and_deleted(shop):
+    """A group of two claims is taken with a snapshot of each, and deleted with all that it made."""
+    world = shop.world
+    shop.take("monday")
+    group, content, members = shop.ready("monday")
+    world.same("group", group)
+    world.same("content", shop.content_for_comparison(content))
+    for claim, (snapshot, member_content) in members.items():
+        world.same(f"snapshot of {claim}", snapshot)
+        world.same(f"snapshot content of {claim}", shop.content_for_comparison(member_content))
+    world.same("events", world.events("monday", "GroupSnapshotReady"))
+    world.same("claims", [world.get("PersistentVolumeClaim", claim)["metadata"]["finalizers"] for claim in SHOP])
+    assert len(shop.driver.snapshots()) == len(SHOP)
+    shop.delete("monday", group, members)
+    assert shop.driver.snapshots() == []
+
+
+def test_a_member_alone_cannot_be_deleted(shop):
+    """A snapshot of a group that is deleted by itself stays until the group is deleted."""
+    world = shop.world
+    shop.take("monday")
+    group, _, members = shop.ready("monday")
+    snapshot, content = members[SHOP[0]]
+    name = snapshot["metadata"]["name"]
+    world.delete("VolumeSnapshot", name)
+    world.same("events", [event[:2] for event in world.events(name, "SnapshotDeletePending")])
+    left = world.get("VolumeSnapshot", name)
+    assert left["status"]["readyToUse"]
+    world.same("finalizers", sorted(left["metadata"]["finalizers"]))
+    assert world.get("VolumeSnapshotContent", content["metadata"]["name"]) is not None
+    assert len(shop.driver.snapshots()) == len(SHOP)
+    shop.delete("monday", group, members)
+    assert shop.driver.snapshots() == []
+
+
+def test_a_group_of_retain_stays_in_the_driver(shop):
+    """The contents and the snapshots of a class with Retain stay when their group is deleted."""
+    world = shop.world
+    shop.take("monday", policy="Retain")
+    _, content, members = shop.ready("monday")
+    world.delete("VolumeGroupSnapshot", "monday")
+    world.wait_gone("VolumeGroupSnapshot", "monday")
+    for snapshot, _ in members.values():
+        world.wait_gone("VolumeSnapshot", snapshot["metadata"]["name"])
+    world.same("content", shop.content_for_comparison(world.get("VolumeGroupSnapshotContent", content["metadata"]["name"])))
+    for claim, (_, member) in members.items():
+        left = world.get("VolumeSnapshotContent", member["metadata"]["name"])
+        world.same(f"snapshot content of {claim}", shop.content_for_comparison(left))
+    assert len(shop.driver.snapshots()) == len(SHOP)
+
+
+def test_a_member_is_restored(shop):
+    """A claim whose source is a snapshot of a group is bound."""
+    world = shop.world
+    shop.take("monday")
+    group, _, members = shop.ready("monday")
+    name = members[SHOP[0]][0]["metadata"]["name"]
+    world.claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name})
+    world.bound("restored")
+    shop.delete("monday", group, members)
+    wait_for("the snapshots to be gone", lambda: shop.driver.snapshots() == [])

@@ -1,0 +1,97 @@
+"""Two claims of which group snapshots are taken, on volumes of the Go hostpath driver."""
+import pytest
+
+from lib import objects
+from lib.kubernetes import programs
+from lib.kubernetes.hostpath import Hostpath
+
+SHOP = ("orders", "stock")  # the claims
+RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
+
+
+class Shop:
+    def __init__(self, world, driver):
+        self.world = world
+        self.driver = driver
+        world.cluster.install_groups()
+        world.make_class()
+        world.start("csi-provisioner", "--feature-gates=Topology=false", of_go=False, elect=False)
+        for claim in SHOP:
+            world.create(objects.labelled(objects.claim(claim, "1Mi", world.storage_class), app="shop"))
+        for claim in SHOP:
+            _, volume = world.bound(claim)
+            world.names[volume["spec"]["csi"]["volumeHandle"]] = f"HANDLE-{claim}"
+
+    @classmethod
+    def of(cls, new_world, folder):
+        """Makes it in a world that new_world gives, whose driver is the hostpath driver."""
+        if programs.missing("hostpathplugin"):
+            pytest.skip(programs.missing("hostpathplugin"))
+        world = new_world(double=lambda name: Hostpath(folder / "hostpath", name), on_node=False)
+        return cls(world, world.double)
+
+    # -- the programs
+
+    def start_controller(self, of_go=None):
+        return self.world.start("snapshot-controller", *RETRIES, of_go=of_go)
+
+    def start_snapshotter(self, of_go=None):
+        """Starts csi-snapshotter, and waits until it leads."""
+        sidecar = self.world.start("csi-snapshotter", "--timeout=5s", *RETRIES, of_go=of_go)
+        self.world.wait("Lease", "external-snapshotter-leader-" + self.world.driver.replace(".", "-"),
+                        lambda item: sidecar.host_name in (item["spec"].get("holderIdentity") or ""))
+        return sidecar
+
+    # -- the group
+
+    def take(self, name, policy="Delete"):
+        world = self.world
+        kind = f"groups-{world.namespace}"
+        world.names[kind] = "GROUP-CLASS"
+        world.create(objects.group_class(kind, world.driver, policy))
+        world.create(objects.group_snapshot(name, kind, app="shop"))
+
+    def ready(self, name):
+        """Waits until a group and its snapshots are ready, and gives (it, its content, {claim: (snapshot, its content)})."""
+        world = self.world
+        group = world.wait("VolumeGroupSnapshot", name, is_ready, seconds=90)
+        content = world.wait("VolumeGroupSnapshotContent", group["status"]["boundVolumeGroupSnapshotContentName"], is_ready)
+        members = {}
+        for snapshot in self.members():
+            snapshot = world.wait("VolumeSnapshot", snapshot["metadata"]["name"], is_ready)
+            member = world.wait("VolumeSnapshotContent", snapshot["status"]["boundVolumeSnapshotContentName"], is_ready)
+            claim = snapshot["spec"]["source"]["persistentVolumeClaimName"]
+            world.names[snapshot["metadata"]["name"]] = f"SNAPSHOT-{claim}"
+            world.names[member["metadata"]["name"]] = f"CONTENT-{claim}"
+            members[claim] = (snapshot, member)
+        assert sorted(members) == sorted(SHOP), members
+        return world.get("VolumeGroupSnapshot", name), content, members
+
+    def members(self):
+        return self.world.cluster.items("VolumeSnapshot", self.world.namespace)
+
+    def delete(self, name, group, members):
+        """Deletes a group, and waits until nothing of it is left in the API."""
+        world = self.world
+        world.delete("VolumeGroupSnapshot", name)
+        world.wait_gone("VolumeGroupSnapshot", name, seconds=90)
+        world.wait_gone("VolumeGroupSnapshotContent", group["status"]["boundVolumeGroupSnapshotContentName"])
+        for snapshot, content in members.values():
+            world.wait_gone("VolumeSnapshot", snapshot["metadata"]["name"])
+            world.wait_gone("VolumeSnapshotContent", content["metadata"]["name"])
+
+    def content_for_comparison(self, content):
+        """Gives a content without times as numbers, and with its lists in the order of the claims."""
+        spec, status = content["spec"], content["status"]
+        status.pop("creationTime", None)
+        if handles := spec["source"].get("volumeHandles"):
+            handles.sort(key=lambda handle: self.world.names[handle])
+        if info := status.get("volumeSnapshotInfoList"):
+            info.sort(key=lambda each: self.world.names[each["volumeHandle"]])
+            for each in info:
+                each.pop("creationTime", None)
+        return content
+
+
+def is_ready(item):
+    return (item.get("status") or {}).get("readyToUse")
