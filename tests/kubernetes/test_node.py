@@ -1,4 +1,6 @@
 """Pods under a real kubelet use volumes of Berth's shipped driver, whose roles and registrar run beside the kubelet."""
+import shutil
+
 import pytest
 from lib import mounts, objects
 from lib.kubernetes.node import DRIVER
@@ -26,3 +28,54 @@ def test_data_survive_the_pod(real_node):
     cluster.delete("PersistentVolumeClaim", "data", "default")
     wait_for("the volume to be gone", lambda: cluster.get("PersistentVolume", volume) is None)
     assert not list((real_node.folder / "pool").rglob("*.img"))
+
+
+def test_a_claim_for_one_pod_alone(real_node):
+    """A second pod with the same claim of ReadWriteOncePod is held back, and starts when the first one is gone."""
+    cluster = real_node.cluster
+    cluster.create(objects.claim("single", storage_class="local", accessModes=["ReadWriteOncePod"]), "default")
+    real_node.create_pod(objects.pod("one", "echo one > /single/file && sync && sleep 1000", ["single"]))
+    real_node.wait_pod("one", "Running")
+    real_node.create_pod(objects.pod("two", "test $(cat /single/file) = one && sleep 1000", ["single"]))
+    wait_for("the second pod to be held back", lambda: any(
+        each.get("reason") == "Unschedulable" and "ReadWriteOncePod" in each["message"]
+        for each in cluster.get("Pod", "two", "default")["status"].get("conditions") or []))
+    real_node.delete_pod("one")
+    real_node.wait_pod("two", "Running")
+    real_node.delete_pod("two")
+    cluster.delete("PersistentVolumeClaim", "single", "default")
+    wait_for("the volume to be gone", lambda: not list((real_node.folder / "pool").rglob("*.img")))
+
+
+def test_a_pod_that_the_scheduler_did_not_place(real_node):
+    """The kubelet and the driver hold a second pod of ReadWriteOncePod back, too, when it names its node itself."""
+    cluster = real_node.cluster
+    cluster.create(objects.claim("sole", storage_class="local", accessModes=["ReadWriteOncePod"]), "default")
+    real_node.create_pod(objects.pod("placed", "sleep 1000", ["sole"]))
+    real_node.wait_pod("placed", "Running")
+    real_node.create_pod(objects.pod("forced", "sleep 1000", ["sole"], nodeName=real_node.name))
+    wait_for("the kubelet to refuse the volume", lambda: any(
+        event["reason"] == "FailedMount" and event["involvedObject"].get("name") == "forced"
+        for event in cluster.items("Event", "default")))
+    assert cluster.get("Pod", "forced", "default")["status"]["phase"] == "Pending"
+    real_node.delete_pod("placed")
+    real_node.wait_pod("forced", "Running", 180)
+    real_node.delete_pod("forced")
+    cluster.delete("PersistentVolumeClaim", "sole", "default")
+    wait_for("the volume to be gone", lambda: not list((real_node.folder / "pool").rglob("*.img")))
+
+
+@pytest.mark.parametrize("fs_type", ["btrfs", "xfs"])
+def test_other_file_systems(real_node, fs_type):
+    """A volume with another file system than ext4 is used under the kubelet, with an fsGroup."""
+    if shutil.which(f"mkfs.{fs_type}") is None:
+        pytest.skip(f"this machine has no mkfs.{fs_type}")
+    cluster = real_node.cluster
+    cluster.create(objects.storage_class(fs_type, fs_type))
+    cluster.create(objects.claim(fs_type, "400Mi", storage_class=fs_type), "default")
+    script = f"grep ' /{fs_type} {fs_type} ' /proc/mounts && touch /{fs_type}/file && stat -c %g /{fs_type}/file | grep -x 2345"
+    real_node.create_pod(objects.pod(fs_type, script, [fs_type], securityContext={"fsGroup": 2345}))
+    real_node.wait_pod(fs_type, "Succeeded")
+    real_node.delete_pod(fs_type)
+    cluster.delete("PersistentVolumeClaim", fs_type, "default")
+    wait_for("the volume to be gone", lambda: not list((real_node.folder / "pool").rglob("*.img")))
