@@ -17,17 +17,19 @@ def rules():
 
 
 class CsiDouble:
-    def __init__(self, folder, registration_folder=None, by_fuse=False, share=None, name=NAME):
+    def __init__(self, folder, registration_folder=None, by_fuse=False, share=None, name=NAME, nodes=None, data=None):
         """`by_fuse`: each volume is staged by a FUSE file system with a process of its own. `share`: each volume is a
-        share with this (source, type), which the runtime of a sandbox mounts."""
+        share with this (source, type), which the runtime of a sandbox mounts. `nodes`: the ids of this node and of another
+        one, to which volumes can be attached as well. `data`: the folder of the volumes, if it is another driver's, too."""
         self.name = name
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "csi.sock"
-        self.data = self.folder / "data"
+        self.data = pathlib.Path(data or self.folder / "data")
         self.registration_folder = registration_folder
         self.by_fuse = by_fuse
         self.share = share
+        self.nodes = nodes
         self.process = None
 
     def start(self):
@@ -41,6 +43,8 @@ class CsiDouble:
             command += ["--stage-by-fuse", PROGRAM.with_name("fuse_double")]
         if self.share:
             command += ["--defer-share", *self.share]
+        if self.nodes:
+            command += ["--node-id", self.nodes[0], "--other-node", self.nodes[1]]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for("the double to serve", lambda: "serves" in self.log().rpartition("\n")[0].rpartition("\n")[2]

@@ -10,8 +10,9 @@ from lib.kubernetes.programs import Process, free_port
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 ADMIN = "tests"
-KUBELET = "kubelet"  # the token of a kubelet, which has the rights of a node of this name and no others
-NODE = "node-k"
+# The nodes that may run, with the token of each one's kubelet, which has the rights of this node and no others.
+NODE, SECOND_NODE = "node-k", "node-l"
+KUBELETS = {NODE: "kubelet-k", SECOND_NODE: "kubelet-l"}
 
 # One line for each request, with its user and verb, when it is answered. Watches are counted when they begin.
 AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "Panic"],
@@ -46,8 +47,8 @@ class ControlPlane:
                   f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
                   "--unsafe-no-fsync")
         (self.folder / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
-        (self.folder / "tokens.csv").write_text(f'{ADMIN},{ADMIN},{ADMIN},"system:masters"\n'
-                                                f'{KUBELET},system:node:{NODE},{KUBELET},"system:nodes"\n')
+        (self.folder / "tokens.csv").write_text(f'{ADMIN},{ADMIN},{ADMIN},"system:masters"\n' + "".join(
+            f'{token},system:node:{node},{token},"system:nodes"\n' for node, token in KUBELETS.items()))
         self.apiserver = self._run(
             "kube-apiserver", f"--etcd-servers={etcd}", "--bind-address=127.0.0.1", f"--secure-port={self.server.rpartition(':')[2]}",
             f"--tls-cert-file={self.folder}/server.crt", f"--tls-private-key-file={self.folder}/server.key",

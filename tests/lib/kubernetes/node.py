@@ -14,7 +14,7 @@ import tempfile
 import yaml
 from lib import mounts, standalone
 from lib.kubernetes import programs
-from lib.kubernetes.control_plane import KUBELET, NODE
+from lib.kubernetes.control_plane import KUBELETS, NODE
 from lib.kubernetes.programs import Process, free_port
 from lib.standalone import BINARY, ROOT, wait_for
 
@@ -27,9 +27,9 @@ SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/p
 
 
 class Node:
-    def __init__(self, cluster):
+    def __init__(self, cluster, name=NODE):
         self.cluster = cluster
-        self.name = NODE
+        self.name = name
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bn-", dir="/var/tmp"))
         self.kubelet_folder = self.folder / "kubelet"
         self.runtime = None  # the socket of containerd
@@ -46,7 +46,7 @@ class Node:
         # So that mounts which a driver's pod makes below it reach the node, as on a node whose root is shared.
         subprocess.run(["mount", "--bind", self.kubelet_folder, self.kubelet_folder], check=True)
         subprocess.run(["mount", "--make-shared", self.kubelet_folder], check=True)
-        config = self.cluster.plane.write_kubeconfig(self.folder / "kubeconfig", KUBELET)
+        config = self.cluster.plane.write_kubeconfig(self.folder / "kubeconfig", KUBELETS[self.name])
         (self.folder / "kubelet.yaml").write_text(json.dumps(self._configuration()))
         kubelet = self.run("kubelet", programs.find("kubelet"), f"--kubeconfig={config}", f"--config={self.folder}/kubelet.yaml",
                            f"--root-dir={self.kubelet_folder}", f"--hostname-override={self.name}", f"--cert-dir={self.folder}/pki",
