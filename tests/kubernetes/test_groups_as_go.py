@@ -1,6 +1,7 @@
 """Group snapshots of the Go hostpath driver: what snapshot-controller and csi-snapshotter of Go do and what Berth does in their place."""
 import pytest
-from lib.kubernetes.groups import SHOP, Shop
+from lib import objects
+from lib.kubernetes.groups import SHOP, Shop, is_ready
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
@@ -76,3 +77,27 @@ def test_a_member_is_restored(shop):
     world.bound("restored")
     shop.delete("monday", group, members)
     wait_for("the snapshots to be gone", lambda: shop.driver.snapshots() == [])
+
+
+def test_with_a_snapshotter_on_each_node(new_world, short):
+    """A csi-snapshotter with --node-deployment takes the snapshots that name its node, and no groups, because a group names none."""
+    shop = Shop.of(new_world, short)
+    world = shop.world
+    shop.start_controller()
+    shop.start_snapshotter_of("node-a")
+    shop.take("monday")
+    kind = f"snapshots-{world.namespace}"
+    world.create(objects.snapshot_class(kind, world.driver))
+    world.create(objects.snapshot("snap", SHOP[0], kind))
+    snapshot = world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("boundVolumeSnapshotContentName"))
+    # snapshot-controller writes this label if it knows the node of the volume.
+    world.cluster.patch("VolumeSnapshotContent", snapshot["status"]["boundVolumeSnapshotContentName"],
+                        {"metadata": {"labels": {"snapshot.storage.kubernetes.io/managed-by": "node-a"}}})
+    world.wait("VolumeSnapshot", "snap", is_ready)
+    group = world.get("VolumeGroupSnapshot", "monday")
+    content = world.get("VolumeGroupSnapshotContent", group["status"]["boundVolumeGroupSnapshotContentName"])
+    world.same("content", shop.content_for_comparison(content))
+    assert len(shop.driver.snapshots()) == 1, "that of the single claim"
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    world.delete("VolumeGroupSnapshot", "monday")

@@ -42,6 +42,11 @@ class Shop:
                         lambda item: sidecar.host_name in (item["spec"].get("holderIdentity") or ""))
         return sidecar
 
+    def start_snapshotter_of(self, node):
+        """Starts the csi-snapshotter of a node."""
+        return self.world.start("csi-snapshotter", "--timeout=5s", *RETRIES, "--node-deployment", elect=False,
+                                env={"NODE_NAME": node})
+
     # -- the group
 
     def take(self, name, policy="Delete"):
@@ -82,7 +87,7 @@ class Shop:
 
     def content_for_comparison(self, content):
         """Gives a content without times as numbers, and with its lists in the order of the claims."""
-        spec, status = content["spec"], content["status"]
+        spec, status = content["spec"], content.get("status") or {}
         status.pop("creationTime", None)
         if handles := spec["source"].get("volumeHandles"):
             handles.sort(key=lambda handle: self.world.names[handle])
