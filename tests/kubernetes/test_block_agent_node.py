@@ -1,0 +1,79 @@
+"""The block agent and its operator beside a real kubelet, which calls the agent through its Flexvolume driver."""
+import pytest
+from lib import block_agent, objects
+from lib.kubernetes.cluster import KINDS
+from lib.kubernetes.programs import Process
+from lib.standalone import BINARY, wait_for
+
+pytestmark = pytest.mark.kubernetes
+
+GROUP = "/apis/storage.berth.dev/v1alpha1"
+
+
+class Site:
+    def __init__(self, node):
+        self.node = node
+        self.cluster = node.cluster
+        self.images = node.folder / "images"
+        self.images.mkdir()
+        folder = node.folder
+        self.operator = Process(folder / "operator.log", [
+            BINARY, "controller", "--roles=block-operator", f"--kubeconfig={self.cluster.kubeconfig}", "--block-operator-agents=false"])
+        wait_for("the kinds", lambda: all(self.fetch(kind).code == 200 for kind in ("storageclusters", "volumefences", "nodecleanups")))
+        reply = self.cluster.api.post(f"{GROUP}/storageclusters", block_agent.storage_cluster("main", self.images))
+        assert reply.code == 201, reply
+        self.agent = Process(folder / "agent.log", [
+            BINARY, "block-agent", f"--kubeconfig={self.cluster.kubeconfig}", f"--node-name={node.name}", f"--data={folder}/agent",
+            f"--socket={folder}/agent.sock", f"--kubelet-dir={node.kubelet_folder}", f"--volume-plugin-dir={folder}/flex"])
+        self.agent.wait_for("the agent's driver", lambda: "is installed in" in self.agent.log())
+        # It is XFS, because ext4 grows in use only with CAP_SYS_RESOURCE, which a container may lack.
+        self.cluster.create(objects.storage_class("block", provisioner="block.berth.dev", binding="Immediate") | {
+            "parameters": {"cluster": "main", "csi.storage.k8s.io/fstype": "xfs"}})
+
+    def fetch(self, kind):
+        return self.cluster.api.get(f"{GROUP}/{kind}")
+
+    def fences(self):
+        return {item["metadata"]["name"]: [each["node"] for each in item.get("attachments") or []]
+                for item in self.fetch("volumefences").json["items"]}
+
+    def stop(self):
+        self.agent.stop()
+        self.operator.stop()
+
+
+@pytest.fixture
+def site(bare_node):
+    made = Site(bare_node)
+    yield made
+    made.stop()
+
+
+def capacity(cluster, kind, name):
+    item = cluster.get(kind, name, "default" if KINDS[kind][2] else None)
+    return (item["spec"] if kind == "PersistentVolume" else item["status"])["capacity"]["storage"]
+
+
+def test_a_volume_of_the_block_agent(site):
+    """A claim becomes a volume, the kubelet mounts it by the agent's driver under a fence, it grows in use and keeps its data."""
+    cluster, node = site.cluster, site.node
+    cluster.create(objects.claim("data", "320Mi", "block"), "default")
+    claim = wait_for("the claim to be bound", lambda: (
+        item if (item := cluster.get("PersistentVolumeClaim", "data", "default"))["status"].get("phase") == "Bound" else None))
+    volume = claim["spec"]["volumeName"]
+    assert cluster.get("PersistentVolume", volume)["spec"]["flexVolume"]["driver"] == block_agent.DRIVER
+    node.create_pod(objects.pod("writer", "echo kept > /data/file && sync && sleep 1000", ["data"]))
+    node.wait_pod("writer", "Running")
+    assert site.fences() == {volume: [node.name]}
+    cluster.patch("PersistentVolumeClaim", "data", {"spec": {"resources": {"requests": {"storage": "416Mi"}}}}, "default")
+    wait_for("both capacities", lambda: capacity(cluster, "PersistentVolume", volume) == "416Mi"
+             and capacity(cluster, "PersistentVolumeClaim", "data") == "416Mi")
+    node.delete_pod("writer")
+    wait_for("the fence to be empty", lambda: not site.fences().get(volume))
+    node.create_pod(objects.pod("reader", "test $(cat /data/file) = kept && test $(df -Pk /data | awk 'END {print $2}') -gt 350000", ["data"]))
+    node.wait_pod("reader", "Succeeded")
+    assert capacity(cluster, "PersistentVolume", volume) == "416Mi", "no other grower has set it back"
+    node.delete_pod("reader")
+    cluster.delete("PersistentVolumeClaim", "data", "default")
+    wait_for("the image to be gone", lambda: not list(site.images.glob("pvc-*")))
+    assert not block_agent.loops_of(site.images)
