@@ -117,7 +117,11 @@ class Site:
 
 @pytest.fixture(scope="module")
 def module_site(real_node):
-    return Site(real_node).start()
+    made = Site(real_node)
+    try:
+        yield made.start()
+    finally:
+        made.double.stop()
 
 
 @pytest.fixture
