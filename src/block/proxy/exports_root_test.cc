@@ -160,6 +160,27 @@ TEST_F(ProxyTest, ADamagedRecordIsSetAsideAfterItsDaemonIsKilled) {
   EXPECT_EQ(*platform::ReadFile(records + names[1]), "{");
 }
 
+TEST_F(ProxyTest, ADaemonKeepsItsBuffersInHugePages) {
+  const auto setting = platform::ReadFile("/sys/kernel/mm/transparent_hugepage/enabled");
+  if (!setting.ok() || setting->find("[madvise]") == std::string::npos) {
+    GTEST_SKIP() << "this kernel gives huge pages to all processes or to none";
+  }
+  const auto mapping = backend_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  std::ifstream areas(fmt::format("/proc/{}/smaps", Daemon()));
+  std::string size, flags;  // of the heap
+  bool in_heap = false;
+  for (std::string line; flags.empty() && std::getline(areas, line);) {
+    if (line.ends_with("[heap]")) in_heap = true;
+    if (in_heap && line.starts_with("Size:")) size = line.substr(5);
+    if (in_heap && line.starts_with("VmFlags:")) flags = line;
+  }
+  // A smaller heap holds no aligned huge page.
+  EXPECT_GE(std::strtol(size.c_str(), nullptr, 10), 4096) << size;
+  EXPECT_THAT(flags, HasSubstr(" hg"));  // proc_pid_smaps(5): the kernel was asked for huge pages
+  EXPECT_TRUE(backend_->Unmap(*mapping).ok());
+}
+
 TEST_F(ProxyTest, AnImageIsMappedWrittenGrownAndUnmapped) {
   const auto mapping = backend_->Map("pvc-1", {});
   ASSERT_OK(mapping);
