@@ -5,6 +5,8 @@
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/field.hpp>
 
+#include "base/free_text.h"
+
 namespace berth::http {
 namespace beast = boost::beast;
 
@@ -68,7 +70,7 @@ RequestReader::Result RequestReader::Next() {
     if (parser_->is_done()) return Result::kRequest;
     if (used == 0) break;
   }
-  if (in_.empty()) in_ = std::string();
+  if (in_.empty()) base::FreeText(in_);
   return Result::kMore;
 }
 
@@ -92,7 +94,7 @@ bool RequestReader::HasWholeBody() const {
 Request RequestReader::TakeRequest() {
   auto message = parser_->release();
   parser_.reset();
-  if (in_.empty()) in_ = std::string();
+  if (in_.empty()) base::FreeText(in_);
   Request request = CopyFields(message);
   request.body = std::move(message.body());
   return request;
@@ -121,7 +123,7 @@ size_t RequestReader::memory() const {
 
 void RequestReader::Clear() {
   parser_.reset();
-  in_ = std::string();
+  base::FreeText(in_);
 }
 
 }  // namespace berth::http

@@ -7,6 +7,8 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 
+#include "base/free_text.h"
+
 namespace berth::http {
 
 using Socket = boost::asio::generic::stream_protocol::socket;
@@ -68,11 +70,11 @@ void Upstream::WriteQueued() {
       break;
     } else if (errno != EINTR) {
       // The far side is gone. Read still finds the bytes that it sent before, and then its end.
-      out_ = std::string();
+      base::FreeText(out_);
       break;
     }
   }
-  if (out_.empty()) out_ = std::string();
+  if (out_.empty()) base::FreeText(out_);
   if (out_.empty() && sending_ended_) shutdown(socket_.native_handle(), SHUT_WR);
   if (was_full && !full()) callbacks_.on_writable();
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/free_text.h"
 #include "base/log.h"
 #include "kube/http_status.h"
 #include "kube/send_guard.h"
@@ -262,7 +263,7 @@ StatusOr<std::unique_ptr<HttpTransport::Handle>> HttpTransport::AcquireHandle(Ti
 }
 
 void HttpTransport::ReleaseHandle(std::unique_ptr<Handle> handle) {
-  handle->received = {};
+  base::FreeText(handle->received);
   CloseUnused();
   MutexLock lock(mutex_);
   --in_flight_;

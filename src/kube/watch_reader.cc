@@ -1,6 +1,7 @@
 #include "kube/watch_reader.h"
 
 #include "api/codecs/protobuf.h"
+#include "base/free_text.h"
 #include "kube/http_status.h"
 #include "kube/object_format.h"
 
@@ -49,7 +50,7 @@ StatusOr<bool> WatchReader::ConsumeEvents(std::string& received) {
     version_ = std::move(version);
   }
   if (begin == received.size()) {
-    received = {};  // frees the memory of a burst
+    base::FreeText(received);  // the memory of a burst
   } else {
     received.erase(0, begin);
   }
