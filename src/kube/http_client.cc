@@ -369,8 +369,17 @@ class HttpClient : public Client {
       decoded = DecodeObject(body, limits);
       if (decoded.ok()) {
         auto whole = Get(kind, ns, base::json::String(*decoded, {"metadata", "name"}));
-        // An account that may not read the object cannot put it back whole in any case.
-        return whole.ok() ? whole : decoded;
+        // An account that may not read the object cannot put it back whole in any case, and a
+        // deleted object is not put back.
+        if (whole.status().code() == StatusCode::kPermissionDenied ||
+            whole.status().code() == StatusCode::kNotFound) {
+          return decoded;
+        }
+        if (whole.ok()) return whole;
+        // After another failure the part must not stand for the object, so the caller gets the
+        // error of an answer that was lost.
+        return Error(StatusCode::kUnavailable, "{}: the written object cannot be read whole: {}",
+                     kind.group_resource(), base::Message(whole.status()));
       }
     }
     return Error(StatusCode::kUnavailable, "{}: the answer to a write is not an object: {}",

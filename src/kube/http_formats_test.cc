@@ -244,6 +244,27 @@ TEST(HttpFormatsTest, AWriteThatReturnsAnUnknownFieldGivesTheWholeObject) {
   EXPECT_EQ(server.requests()[1].method, "GET");
 }
 
+TEST(HttpFormatsTest, AWriteWhoseObjectCannotBeReadWholeGivesNoPartOfIt) {
+  int code = 0;
+  FakeHttpServer server([&](const Request& request, Wire& wire) {
+    return request.method == "GET"
+               ? wire.SendAnswer(code, "no")
+               : wire.SendAnswer(200, Encode(MakeVolume("a", "5"), UnknownField()));
+  });
+  const auto patch = [&] {
+    return ProtobufClientOf(server)->Patch(kPersistentVolume, "", "a", PatchType::kMerge,
+                                           R"({"spec": {}})"_json, "");
+  };
+  code = 500;
+  EXPECT_EQ(patch().status().code(), StatusCode::kUnavailable);
+  for (const int harmless : {403, 404}) {
+    code = harmless;
+    const auto written = patch();
+    ASSERT_TRUE(written.ok()) << written.status();
+    EXPECT_EQ(*written, MakeVolume("a", "5"));
+  }
+}
+
 TEST(HttpFormatsTest, ATextThatIsNotUtf8IsReadAsJson) {
   FakeHttpServer server([](const Request& request, Wire& wire) {
     std::string metadata, name;
