@@ -3,7 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
+
+#include "base/log.h"
 
 namespace berth::base {
 
@@ -11,17 +14,30 @@ WorkerPool::WorkerPool(Options options) : options_(std::move(options)) {}
 
 WorkerPool::~WorkerPool() { JoinThreads(); }
 
+bool WorkerPool::AddThread() {
+  try {
+    threads_.emplace_back([this] {
+      pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
+      WorkerLoop();
+    });
+  } catch (const std::system_error& error) {
+    LOG_ERROR("{}: cannot start another thread: {}", options_.name, error.what());
+    return false;
+  }
+  return true;
+}
+
 bool WorkerPool::Post(std::function<void()> task) {
   {
     MutexLock lock(mutex_);
     if (stopping_ || queue_.size() >= options_.max_queued) return false;
     queue_.push_back(std::move(task));
     // A thread that was woken for an earlier task counts as idle until it runs.
-    if (queue_.size() > idle_ && threads_.size() < options_.max_threads) {
-      threads_.emplace_back([this] {
-        pthread_setname_np(pthread_self(), options_.name.substr(0, 15).c_str());
-        WorkerLoop();
-      });
+    if (queue_.size() > idle_ && threads_.size() < options_.max_threads && !AddThread() &&
+        threads_.empty()) {
+      task = std::move(queue_.back());  // the only one; it is destroyed without the lock
+      queue_.pop_back();
+      return false;
     }
   }
   changed_.NotifyOne();

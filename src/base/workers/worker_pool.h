@@ -32,13 +32,16 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Queues `task`. False: it is not accepted, because Stop was called or `max_queued` tasks wait.
+  // Queues `task`. False: it is not accepted, because Stop was called, `max_queued` tasks wait, or
+  // the pool has no thread and none can be started, which is logged.
   bool Post(std::function<void()> task);
   // Drops the queued tasks and waits for the running ones. Tasks must not call it. Idempotent.
   void Stop();
 
  private:
   void WorkerLoop();
+  // Starts a thread. False: the system refused it.
+  bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits for a task. False: this thread is to end.
   bool WaitForTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemoveThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

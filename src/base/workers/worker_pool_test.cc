@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "base/workers/fake_thread_limit.h"
 
 namespace berth::base {
 namespace {
@@ -50,6 +51,28 @@ TEST(WorkerPoolTest, ThreadsThatHaveNothingToDoEndAndOthersComeForTheNextTask) {
   }
   std::latch ran(1);
   ASSERT_TRUE(pool.Post([&] { ran.count_down(); }));
+  ran.wait();
+}
+
+TEST(WorkerPoolTest, ATaskForWhichNoThreadCanBeStartedIsRefused) {
+  WorkerPool pool({.name = "test", .max_threads = 2});
+  {
+    const NoRoomForThreads full;
+    EXPECT_FALSE(pool.Post([] {}));
+  }
+  std::latch started(1);
+  std::latch go_on(1);
+  ASSERT_TRUE(pool.Post([&] {
+    started.count_down();
+    go_on.wait();
+  }));
+  started.wait();
+  std::latch ran(1);
+  {
+    const NoRoomForThreads full;
+    EXPECT_TRUE(pool.Post([&] { ran.count_down(); })) << "the thread that is there runs it";
+  }
+  go_on.count_down();
   ran.wait();
 }
 

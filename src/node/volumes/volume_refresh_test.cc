@@ -8,6 +8,7 @@
 
 #include <fstream>
 
+#include "base/workers/fake_thread_limit.h"
 #include "kube/fake_client.h"
 
 namespace berth::node {
@@ -49,38 +50,12 @@ TEST(ObjectWatchesTest, AChangeOfAnObjectReachesItsVolumes) {
   EXPECT_TRUE(client.WaitUntil([&] { return changes > 0; }));
 }
 
-// Lets no thread start: its stack would be larger than those that glibc keeps of ended threads, and
-// the address space has no room for it.
-class NoRoomForThreads {
- public:
-  NoRoomForThreads() {
-    EXPECT_EQ(pthread_getattr_default_np(&before_), 0);
-    pthread_attr_t large = before_;
-    EXPECT_EQ(pthread_attr_setstacksize(&large, 64 << 20), 0);
-    EXPECT_EQ(pthread_setattr_default_np(&large), 0);
-    size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    EXPECT_EQ(getrlimit(RLIMIT_AS, &limit_), 0);
-    const rlimit full{.rlim_cur = pages * static_cast<size_t>(getpagesize()) + (16 << 20),
-                      .rlim_max = limit_.rlim_max};
-    EXPECT_EQ(setrlimit(RLIMIT_AS, &full), 0);
-  }
-  ~NoRoomForThreads() {
-    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit_), 0);
-    EXPECT_EQ(pthread_setattr_default_np(&before_), 0);
-  }
-
- private:
-  pthread_attr_t before_{};
-  rlimit limit_{};
-};
-
 // The volume's content is compared every minute all the same.
 TEST(ObjectWatchesTest, WithoutAThreadForAWatchTheAgentGoesOn) {
   kube::FakeClient client;
   ObjectWatches watches(client, [](const std::string&) {});
   {
-    const NoRoomForThreads full;
+    const base::NoRoomForThreads full;
     watches.Set("a", ConfigMaps("m", 2));
   }
   EXPECT_EQ(watches.Count(), 0u);
