@@ -45,9 +45,9 @@ inline constexpr const char* kSocket = "/run/berth/block-agent.sock";
 inline constexpr std::string_view kTrailerMagic = "BERTHFLX";
 inline constexpr size_t kLargestTrailer = 4096;
 
-// How long a driver waits for an agent that is not running and for the agent's answer together. It
-// is less than the two minutes after which Berth ends a driver's call, so that people read the
-// driver's own message.
+// How long a driver waits for an agent that is not running and for the agent's answer together; an
+// init waits for the answer only. It is less than the two minutes after which Berth ends a driver's
+// call, so that people read the driver's own message.
 inline constexpr std::chrono::seconds kInitTime{10};
 inline constexpr std::chrono::seconds kCallTime{110};
 

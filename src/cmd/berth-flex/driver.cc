@@ -73,9 +73,9 @@ bool IsUnreachable(ipc::Problem problem) {
   return problem == ipc::Problem::kNobody || problem == ipc::Problem::kClosed;
 }
 
-ipc::Result<ipc::Message> CallAgent(const std::string& socket, const ipc::Message& request,
-                                    milliseconds patience) {
-  const ipc::Deadline deadline = ipc::DeadlineIn(patience);
+// Waits until the deadline for an agent that is not there.
+ipc::Result<ipc::Message> CallAgainWhenThere(const std::string& socket, const ipc::Message& request,
+                                             ipc::Deadline deadline) {
   ipc::Result<ipc::Message> reply = ipc::Call(socket, request, deadline);
   if (reply.ok() || !IsUnreachable(reply.failure().problem)) return reply;
   SocketWatch watch(socket);
@@ -92,7 +92,7 @@ ipc::Result<ipc::Message> CallAgent(const std::string& socket, const ipc::Messag
 }
 
 std::string ExplainFailure(const ipc::Failure& failure, const std::string& socket,
-                           milliseconds patience) {
+                           milliseconds patience, bool waits) {
   const std::string waited =
       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(patience).count()) + " s";
   switch (failure.problem) {
@@ -100,8 +100,9 @@ std::string ExplainFailure(const ipc::Failure& failure, const std::string& socke
       return failure.text;
     case ipc::Problem::kNobody:
     case ipc::Problem::kClosed:
-      return "Berth's block agent of this node was not there for " + waited + " (" + failure.text +
-             "): check whether its pod runs on this node";
+      return "Berth's block agent of this node was not there" + (waits ? " for " + waited : "") +
+             " (" + failure.text + "): check whether its pod runs on this node" +
+             (waits ? "" : "; when it starts, it installs this driver again, which is then found");
     case ipc::Problem::kTimeout:
       return "Berth's block agent gave no answer at '" + socket + "' within " + waited +
              "; it continues, and the next call finds the result: " + failure.text;
@@ -181,9 +182,12 @@ Reply RunDriver(const std::vector<std::string>& arguments, const std::string& ex
     if (!bytes.has_value()) return MakeFailure("'" + arguments[4] + "' is not a size in bytes");
     request.Set(block::kNewBytes, *bytes);
   }
-  const milliseconds time = call == "init" ? patience.init : patience.call;
-  const auto reply = CallAgent(*socket, request, time);
-  if (!reply.ok()) return MakeFailure(ExplainFailure(reply.failure(), *socket, time));
+  const bool waits = call != "init";
+  const milliseconds time = waits ? patience.call : patience.init;
+  const ipc::Deadline deadline = ipc::DeadlineIn(time);
+  const auto reply = waits ? CallAgainWhenThere(*socket, request, deadline)
+                           : ipc::Call(*socket, request, deadline);
+  if (!reply.ok()) return MakeFailure(ExplainFailure(reply.failure(), *socket, time, waits));
   const auto version = reply->FindNumber(block::kVersion);
   if (version != block::kProtocol) {
     return MakeFailure("this driver speaks version " + std::to_string(block::kProtocol) +

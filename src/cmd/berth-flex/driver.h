@@ -10,6 +10,10 @@
 // agent does not run, the driver waits for it, because an upgrade of the agent takes only a moment.
 // If the agent ends during a call, the driver waits and repeats the call, because all calls may be
 // repeated.
+//
+// init does not wait for an agent that does not run: the kubelet calls init under the lock that all
+// its volumes need, and again at each look at any volume until it succeeds. An agent that starts
+// installs the driver, and the kubelet then finds it anew.
 #pragma once
 
 #include <chrono>
@@ -27,7 +31,7 @@ struct Reply {
   std::string text;  // one line of JSON
 };
 
-// How long a call waits for the agent and its answer.
+// How long a call waits for the agent and its answer; init, for the answer alone.
 struct Patience {
   std::chrono::milliseconds init;
   std::chrono::milliseconds call;

@@ -152,10 +152,23 @@ TEST_F(FlexDriverTest, AsksAgainWhereTheAgentEndsInMidCall) {
 }
 
 TEST_F(FlexDriverTest, FailsClearlyWhereTheAgentStaysAway) {
-  const Reply reply = flex::RunDriver({"init"}, driver_(), kShort);
+  const Reply reply = flex::RunDriver({"unmount", "/k/v"}, driver_(), kShort);
   EXPECT_EQ(reply.exit_code, 1);
-  EXPECT_THAT(reply.text, AllOf(StartsWith("{\"status\":\"Failure\""), HasSubstr("was not there"),
-                                HasSubstr(socket_)));
+  EXPECT_THAT(reply.text, AllOf(StartsWith("{\"status\":\"Failure\""),
+                                HasSubstr("was not there for 0 s"), HasSubstr(socket_)));
+}
+
+TEST_F(FlexDriverTest, TheHandshakeDoesNotWaitForAnAgentThatIsAway) {
+  // With this patience a wait would outlast the test's own deadline.
+  constexpr Patience kEndless{std::chrono::hours(1), std::chrono::hours(1)};
+  auto reply = std::async(std::launch::async,
+                          [&] { return flex::RunDriver({"init"}, driver_(), kEndless); });
+  const bool soon = reply.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+  EXPECT_TRUE(soon);
+  // If it waits, it ends by this agent's answer.
+  if (!soon) AnswerCall(Listen(), Same());
+  EXPECT_THAT(reply.get().text,
+              AllOf(HasSubstr("was not there"), HasSubstr("installs this driver again")));
 }
 
 TEST_F(FlexDriverTest, GivesTheAgentsOwnWords) {
