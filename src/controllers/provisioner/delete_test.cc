@@ -76,7 +76,11 @@ TEST_F(DeleteTest, AFinalizerThatIsWrittenBackAfterTheDeletionIsRemovedAgain) {
   cluster_.Put(volume);
   EXPECT_TRUE(cluster_.WaitUntil(
       [&] { return !GetVolume("pvc-uid-data").has_finalizer(kVolumeFinalizer); }));
+  PassQueue();
   EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  EXPECT_THAT(cluster_.metrics.RenderText(),
+              HasSubstr("controller_persistentvolume_delete_total{class=\"fast\"} 1\n"))
+      << "it is one deletion";
   cluster_.client.Remove(Volume::kInfo, "", "pvc-uid-data");
 }
 

@@ -1,6 +1,7 @@
 #include "controllers/provisioner/volume_deletion.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "api/migration/translation.h"
 #include "base/log.h"
@@ -254,11 +255,12 @@ VolumeDeletion::Outcome VolumeDeletion::DeleteVolume(const Volume& volume) {
       return ReportLeftObject(volume, deleted);
     }
   }
+  bool counted = false;  // a finalizer that was written back brings a deleted volume here again
   {
     base::MutexLock lock(mutex_);
-    deleted_[volume.name()] = volume.uid();
+    counted = std::exchange(deleted_[volume.name()], volume.uid()) == volume.uid();
   }
-  CountDeleted(context_.metrics, volume, began);
+  if (!counted) CountDeleted(context_.metrics, volume, began);
   return Outcome::Done();
 }
 
