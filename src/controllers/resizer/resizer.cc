@@ -137,28 +137,37 @@ bool Resizer::InUse(const Claim& claim) const {
 }
 
 std::optional<int64_t> Resizer::FindTargetSize(const Claim& claim, const Volume& volume,
+                                               const DriverInfo& driver,
                                                const Memory& memory) const {
   const std::string status = claim.resize_status();
   const int64_t requested = Bytes(claim.requested_storage());
   const int64_t allocated = Bytes(claim.allocated_storage());
+  const int64_t last = allocated > 0 ? allocated : requested;
   const int64_t has = Bytes(volume.capacity());
-  const bool begun = allocated > 0;
-  // An expansion that the driver may have done in part is finished first.
-  if (status == kControllerInProgress && begun && !memory.failed_finally) return allocated;
-  // The node works on the last target; a larger request waits until it has finished.
-  if (status == kNodePending || status == kNodeInProgress) {
-    return begun && has < allocated ? std::optional(allocated) : std::nullopt;
+  const bool of_controller = status == kControllerInProgress || status == kControllerInfeasible;
+  const bool of_node = status == kNodePending || status == kNodeInProgress;
+  if (requested <= Bytes(claim.capacity())) return std::nullopt;
+  // A claim that was bound just now does not show a size yet.
+  if (has >= requested && claim.capacity().empty()) return std::nullopt;
+  if (has < requested) {
+    // The node works on the last target; a larger request waits until it has finished.
+    if (of_node) return has < last ? std::optional(last) : std::nullopt;
+    // The node could not grow it. The controller does its part again before the node may try again.
+    if (status == kNodeInfeasible) return last;
+    // An expansion that the driver may have done in part is finished first.
+    if (status == kControllerInProgress && !memory.failed_finally) return last;
+    return requested;
   }
-  const bool behind = requested > Bytes(claim.capacity()) && !claim.capacity().empty();
-  if (has >= requested && !behind) return std::nullopt;
-  // The node could not grow it. The controller does its part again before the node may try again.
-  if (status == kNodeInfeasible) return begun ? allocated : requested;
-  if (has >= requested && status.empty()) {
-    // An older resizer set this condition without a status. The node finishes the expansion.
-    if (HasCondition(claim, kFileSystemResizePending)) return std::nullopt;
-    return begun && allocated <= has ? allocated : requested;
+  // The volume has the size, and the claim does not show it yet.
+  if (of_node) return std::nullopt;
+  if (status == kNodeInfeasible) {
+    return driver.Has(DriverInfo::Rpc::EXPAND_VOLUME) ? last : requested;
   }
-  return requested;
+  // Without a target, an older resizer set this condition. The node finishes the expansion.
+  if (allocated == 0 && !of_controller && HasCondition(claim, kFileSystemResizePending)) {
+    return std::nullopt;
+  }
+  return last;
 }
 
 std::optional<std::chrono::milliseconds> Resizer::GetWaitTime(const Claim& claim) {
@@ -199,7 +208,7 @@ Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
     MutexLock lock(mutex_);
     if (const auto known = memories_.find(key); known != memories_.end()) memory = known->second;
   }
-  const std::optional<int64_t> target = FindTargetSize(*claim, *volume, memory);
+  const std::optional<int64_t> target = FindTargetSize(*claim, *volume, *driver, memory);
   if (!target.has_value()) {
     MutexLock lock(mutex_);
     memories_.erase(key);

@@ -98,8 +98,9 @@ class Resizer : public Controller {
   Outcome SyncClaim(const std::string& key);
   Outcome Resync();
   // The size in bytes to which the volume must grow; nullopt: this controller has nothing to do.
+  // The rules are those of expandAndRecover in the Go resizer.
   std::optional<int64_t> FindTargetSize(const Claim& claim, const Volume& volume,
-                                        const Memory& memory) const;
+                                        const DriverInfo& driver, const Memory& memory) const;
   // The time until an impossible target is tried again; nullopt: now. If the node has just refused
   // the target, the wait begins here.
   std::optional<std::chrono::milliseconds> GetWaitTime(const Claim& claim);
