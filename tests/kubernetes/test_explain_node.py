@@ -19,6 +19,7 @@ from lib.standalone import BINARY, wait_for
 pytestmark = [pytest.mark.kubernetes, pytest.mark.explain]
 
 FOREIGN = "foreign.csi.example.com"  # its volumes have to be attached
+LONE = "lone.csi.example.com"  # its provisioner runs without leader election
 STAY = "sleep 1000"
 # A Flexvolume driver that says what mount.nfs says of a server whose export does not name the node.
 REFUSED = """#!/bin/sh
@@ -69,6 +70,16 @@ class Site:
         self.made.append(("Pod", name))
         self.node.create_pod(objects.pod(name, STAY, claims, **spec))
         return f"pod/{name}"
+
+    def claim_and_pod(self, name, storage_class, **spec):
+        """A pod with a claim of the same name."""
+        self.claim(name, storage_class, **spec)
+        return self.pod(name, [name])
+
+    def bound_and_pod(self, name, storage_class):
+        """The same, once the claim is bound."""
+        self.bound(name, storage_class)
+        return self.pod(name, [name])
 
     def bound(self, name, storage_class, **spec):
         self.claim(name, storage_class, **spec)
@@ -134,37 +145,51 @@ def site(module_site):
 
 @contextlib.contextmanager
 def no_class(site):
-    site.claim("classless", "absent")
-    yield site.pod("classless", ["classless"])
+    yield site.claim_and_pod("classless", "absent")
 
 
 @contextlib.contextmanager
 def unknown_provisioner(site):
     site.create(objects.storage_class("nobody", provisioner="nobody.csi.example.com"))
-    site.claim("nobody", "nobody")
-    yield site.pod("nobody", ["nobody"])
+    yield site.claim_and_pod("nobody", "nobody")
 
 
 @contextlib.contextmanager
 def provisioner_stopped(site):
     with site.stopped(site.node.processes["foreign-roles"]):
-        site.claim("waiting", "foreign")
-        yield site.pod("waiting", ["waiting"])
+        yield site.claim_and_pod("waiting", "foreign")
+
+
+@contextlib.contextmanager
+def provisioner_without_lease_stopped(site):
+    double = CsiDouble(site.node.kubelet_folder / "plugins" / LONE, name=LONE,
+                       registration_folder=site.node.kubelet_folder / "plugins_registry")
+    double.start()
+    roles = Process(site.node.folder / "lone-roles.log", [
+        BINARY, "controller", "--roles=provisioner", f"--csi-address={double.socket}", f"--kubeconfig={site.cluster.kubeconfig}"])
+    try:
+        wait_for("the driver on the node", lambda: site.node.lists(LONE))
+        roles.wait_for("the provisioner", lambda: "synced in" in roles.log())
+        site.create(objects.storage_class("lone", provisioner=LONE, binding="Immediate"))
+        with site.stopped(roles):
+            yield site.claim_and_pod("lone", "lone")
+        site.remove()
+    finally:
+        roles.stop()
+        double.stop()
 
 
 @contextlib.contextmanager
 def driver_refuses_to_provision(site):
     with site.failing("unknown-code:CreateVolume"):
-        site.claim("refused", "foreign-now")
-        yield site.pod("refused", ["refused"])
+        yield site.claim_and_pod("refused", "foreign-now")
 
 
 @contextlib.contextmanager
 def topology_elsewhere(site):
     site.create(objects.storage_class("far", allowedTopologies=[{"matchLabelExpressions": [
         {"key": f"topology.{SHIPPED}/node", "values": ["node-z"]}]}]))
-    site.claim("far", "far")
-    yield site.pod("far", ["far"])
+    yield site.claim_and_pod("far", "far")
 
 
 @contextlib.contextmanager
@@ -194,8 +219,7 @@ def one_pod_at_a_time(site):
 @contextlib.contextmanager
 def attaching_refused(site):
     with site.failing("unknown-code:ControllerPublishVolume"):
-        site.bound("attached", "foreign-now")
-        yield site.pod("attached", ["attached"])
+        yield site.bound_and_pod("attached", "foreign-now")
 
 
 @contextlib.contextmanager
@@ -231,16 +255,14 @@ def driver_stopped(site):
 @contextlib.contextmanager
 def staging_refused(site):
     with site.failing("unknown-code:NodeStageVolume"):
-        site.bound("unstaged", "foreign-now")
-        yield site.pod("unstaged", ["unstaged"])
+        yield site.bound_and_pod("unstaged", "foreign-now")
 
 
 @contextlib.contextmanager
 def secret_missing(site):
     site.create(objects.storage_class("secret", provisioner=SHIPPED, binding="Immediate") | {"parameters": {
         "csi.storage.k8s.io/node-stage-secret-name": "keys", "csi.storage.k8s.io/node-stage-secret-namespace": "default"}})
-    site.bound("secret", "secret")
-    yield site.pod("secret", ["secret"])
+    yield site.bound_and_pod("secret", "secret")
 
 
 @contextlib.contextmanager
@@ -272,27 +294,29 @@ def block_agent_stopped(site):
         site.remove()
     finally:
         agent.stop()
-        # Without its agent the driver would delay whatever the kubelet asks its Flexvolume drivers.
+        # Without its agent the driver would fail at each look of the kubelet for Flexvolume drivers.
         shutil.rmtree(folder / "flex" / "berth.dev~block", ignore_errors=True)
 
 
 @contextlib.contextmanager
+def growing(site, name, failing):
+    """Grows the volume of a pod that runs, while the call `failing` of the driver fails. Gives the pod."""
+    pod = site.bound_and_pod(name, "foreign-now")
+    site.node.wait_pod(name, "Running")
+    with site.failing(f"unknown-code:{failing}"):
+        site.grow(name, "128Mi")
+        yield pod
+
+
+@contextlib.contextmanager
 def growing_fails(site):
-    site.bound("grows", "foreign-now")
-    pod = site.pod("grows", ["grows"])
-    site.node.wait_pod("grows", "Running")
-    with site.failing("unknown-code:ControllerExpandVolume"):
-        site.grow("grows", "128Mi")
+    with growing(site, "grows", "ControllerExpandVolume") as pod:
         yield pod
 
 
 @contextlib.contextmanager
 def growing_fails_on_the_node(site):
-    site.bound("grows-there", "foreign-now")
-    site.pod("grows-there", ["grows-there"])
-    site.node.wait_pod("grows-there", "Running")
-    with site.failing("unknown-code:NodeExpandVolume"):
-        site.grow("grows-there", "128Mi")
+    with growing(site, "grows-there", "NodeExpandVolume"):
         yield "pvc/grows-there"
 
 
@@ -310,6 +334,7 @@ CASES = [
     (no_class, "no-class", "claim", "person", "storage class 'absent' does not exist"),
     (unknown_provisioner, "driver-absent", "volume", "driver", "no node's CSINode lists the driver 'nobody.csi.example.com'"),
     (provisioner_stopped, "no-leader", "volume", "controller", f"the provisioner of driver '{FOREIGN}' has no leader"),
+    (provisioner_without_lease_stopped, "role-stopped", "volume", "controller", "'berth' is stopped (state T)"),
     (driver_refuses_to_provision, "driver-error", "volume", "driver", "forty-two"),
     (topology_elsewhere, "wrong-topology", "volume", "person", "nodes that reach the volume: none"),
     (claim_of_other_mode, "wrong-volume-mode", "claim", "person", "names volume 'device' in volumeMounts"),

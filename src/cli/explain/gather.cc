@@ -260,6 +260,7 @@ StatusOr<State> FinishState(Gatherer& gatherer, const std::string& ns,
   RETURN_IF_ERROR(gatherer.ReadEvents(ns));
   AddLiveState(gatherer.state(), flight_folder);
   AddKubeletSockets(gatherer.state());
+  AddStoppedRoles(gatherer.state());
   return std::move(gatherer.state());
 }
 

@@ -1,10 +1,16 @@
 #include "cli/explain/live.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "base/ipc/block_call.h"
 #include "base/ipc/block_trailer.h"
+#include "base/text.h"
+#include "platform/files/durable_file.h"
+#include "platform/processes/command_line.h"
 #include "platform/processes/process_walk.h"
 #include "rpc/registration_client.h"
 #include "volume/flex/kubelet_process.h"
@@ -132,7 +138,56 @@ std::string FindAgentSocket(const std::string& drivers, const std::string& name)
   return socket == nullptr ? "" : *socket;
 }
 
+// The roles that a command line runs; empty: it runs none.
+std::vector<std::string> FindRoles(const std::vector<std::string>& words) {
+  constexpr std::string_view kPrograms[] = {"csi-provisioner", "csi-attacher", "csi-resizer",
+                                            "csi-snapshotter", "snapshot-controller"};
+  if (words.empty()) return {};
+  const std::string_view program = base::FileNameOf(words[0]);
+  if (std::ranges::find(kPrograms, program) != std::end(kPrograms)) {
+    return {std::string(program.substr(program.starts_with("csi-") ? 4 : 0))};
+  }
+  if (words.size() < 2 || words[1] != "controller") return {};
+  std::vector<std::string> roles;
+  for (const std::string& value : platform::FindFlagValues(words, "roles")) {
+    for (std::string_view left = value; !left.empty();) {
+      roles.emplace_back(left.substr(0, left.find(',')));
+      left.remove_prefix(std::min(roles.back().size() + 1, left.size()));
+    }
+  }
+  return roles;
+}
+
+// Whether a signal has stopped the process, and it belongs to root or to this process's user.
+bool IsStoppedAndOurs(const std::string& process) {
+  constexpr size_t kLargestStatus = 64 * 1024;
+  const auto status = platform::ReadFile(process + "/status", kLargestStatus);
+  if (!status.ok()) return false;
+  const auto has = [&](const std::string& line) { return status->find(line) != status->npos; };
+  return (has("\nState:\tT") || has("\nState:\tt")) &&
+         (has("\nUid:\t0\t") || has(fmt::format("\nUid:\t{}\t", getuid())));
+}
+
 }  // namespace
+
+void AddStoppedRoles(State& state) {
+  constexpr std::string_view kScheme = "unix://";
+  for (const int pid : platform::ListNumbers("/proc")) {
+    const std::string folder = fmt::format("/proc/{}", pid);
+    if (!IsStoppedAndOurs(folder)) continue;
+    const std::vector<std::string> words = platform::ReadCommandLine(folder);
+    StoppedRoles stopped{.process = {}, .roles = FindRoles(words), .sockets = {}};
+    if (stopped.roles.empty()) continue;
+    for (std::string& socket : platform::FindFlagValues(words, "csi-address")) {
+      if (socket.starts_with(kScheme)) socket.erase(0, kScheme.size());
+      stopped.sockets.push_back(std::move(socket));
+    }
+    auto process = platform::ReadProcess(pid);
+    if (!process.ok() || !process->stopped()) continue;
+    stopped.process = *std::move(process);
+    state.stopped_roles.push_back(std::move(stopped));
+  }
+}
 
 void AddKubeletSockets(State& state) {
   constexpr std::string_view kDefaultDrivers =

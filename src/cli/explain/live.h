@@ -14,6 +14,11 @@ namespace berth::cli::explain {
 // state.node_name runs on this machine. Does not ask a driver anything, because it may hang.
 void AddKubeletSockets(State& state);
 
+// Adds the processes that run controllers, as Berth or as the upstream programs, if a signal has
+// stopped them and they belong to root or to the caller. Anybody may give his own process such a
+// command line.
+void AddStoppedRoles(State& state);
+
 // Reads all flight records (*.flight) in `flight_folder`. Adds the processes, and the servers of
 // the sockets, that records of this state's keys name; for a Node, those of all records. The server
 // of a driver's socket is added for any state. What cannot be read is left out, and state.flights

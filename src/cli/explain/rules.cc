@@ -27,7 +27,7 @@ std::span<const Rule> AllRules() {
       &DataSourceMissing, &SnapshotNotReady, &CloneSourceUnbound, &PopulatorAbsent, &SecretMissing,
       &WrongParameter,
       // the controllers whose turn it is
-      &DriverStopped, &NoLeader,
+      &DriverStopped, &RoleStopped, &NoLeader,
       // volume
       &WrongTopology, &NoTopology, &NoCapacity, &ProvisionerAbsent, &ProvisioningFails, &VolumeLost,
       &VolumeTaken, &VolumeOfOtherMode, &NoVolumeFits, &WaitsForConsumer, &ExpansionInfeasible,

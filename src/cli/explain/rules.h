@@ -106,6 +106,7 @@ std::optional<Cause> NoScheduler(const State& state);
 std::optional<Cause> ConfigMissing(const State& state);
 // rules_roles.cc
 std::optional<Cause> DriverStopped(const State& state);
+std::optional<Cause> RoleStopped(const State& state);
 std::optional<Cause> NoLeader(const State& state);
 std::optional<Cause> RoleFails(const State& state);
 std::optional<Cause> WaitsForRole(const State& state);

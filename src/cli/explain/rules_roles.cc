@@ -107,6 +107,11 @@ std::optional<Turn> FindTurn(const State& state) {
   return std::nullopt;
 }
 
+// Whether the socket is the driver's. Drivers have their sockets in a folder of their name.
+bool IsSocketOf(const std::string& socket, const std::string& driver) {
+  return socket.find(fmt::format("/{}/", driver)) != std::string::npos;
+}
+
 std::string NameOf(const Turn& turn) {
   return turn.driver.empty() ? fmt::format("the {}", turn.role)
                              : fmt::format("the {} of driver '{}'", turn.role, turn.driver);
@@ -134,6 +139,22 @@ std::vector<const api::Lease*> ListLeases(const State& state, const Turn& turn) 
   return out;
 }
 
+// The process that runs the role for the driver and that a signal has stopped; null: there is none
+// on this machine.
+const platform::ProcessInfo* FindStoppedRole(const State& state, const Turn& turn) {
+  for (const StoppedRoles& stopped : state.stopped_roles) {
+    const bool serves =
+        turn.driver.empty() || std::ranges::any_of(stopped.sockets, [&](const auto& socket) {
+          return IsSocketOf(socket, turn.driver) ||
+                 std::ranges::find(state.driver_sockets, socket) != state.driver_sockets.end();
+        });
+    if (serves && std::ranges::find(stopped.roles, turn.role) != stopped.roles.end()) {
+      return &stopped.process;
+    }
+  }
+  return nullptr;
+}
+
 std::string DescribeLease(const State& state, const api::Lease& lease) {
   if (HolderOf(lease).empty()) return fmt::format("nobody holds lease '{}'", lease.key());
   return fmt::format("lease '{}' is held by '{}', renewed {} ago", lease.key(), HolderOf(lease),
@@ -152,8 +173,7 @@ std::optional<Cause> DriverStopped(const State& state) {
   const std::string key = turn.has_value() ? turn->key : NodeKey(state);
   if (FindBadCall(state, key) != nullptr) return std::nullopt;
   for (const auto& [socket, server] : state.servers) {
-    // Drivers have their sockets in a folder of their name.
-    const bool serves = socket.find(fmt::format("/{}/", state.driver)) != std::string::npos ||
+    const bool serves = IsSocketOf(socket, state.driver) ||
                         std::ranges::any_of(FindRecords(state, key), [&](const auto* record) {
                           return record->kind == FlightKind::kCall && record->target == socket;
                         });
@@ -166,6 +186,21 @@ std::optional<Cause> DriverStopped(const State& state) {
     return cause;
   }
   return std::nullopt;
+}
+
+// Without a lease nobody takes the place of a process that a signal has stopped.
+std::optional<Cause> RoleStopped(const State& state) {
+  const std::optional<Turn> turn = FindTurn(state);
+  if (!turn.has_value() || !ListLeases(state, *turn).empty()) return std::nullopt;
+  const platform::ProcessInfo* stopped = FindStoppedRole(state, *turn);
+  if (stopped == nullptr) return std::nullopt;
+  return Cause{.id = "role-stopped",
+               .link = turn->link,
+               .summary = fmt::format("{} has to act next, and is stopped", NameOf(*turn)),
+               .proof = {DescribeProcess(*stopped)},
+               .owner = Owner::kController,
+               .step = "a signal stopped its process: let it continue (SIGCONT)",
+               .command = fmt::format("kill -CONT {}", stopped->pid)};
 }
 
 std::optional<Cause> NoLeader(const State& state) {
@@ -195,6 +230,9 @@ std::optional<Cause> NoLeader(const State& state) {
     const std::chrono::seconds lasts{lease->Int({"spec", "leaseDurationSeconds"})};
     cause.waiting =
         cause.waiting && !HolderOf(*lease).empty() && ComputeOverdue(state, *lease) < lasts;
+  }
+  if (const platform::ProcessInfo* stopped = FindStoppedRole(state, *turn)) {
+    cause.proof.push_back(DescribeProcess(*stopped));
   }
   return cause;
 }

@@ -166,6 +166,42 @@ TEST_F(RolesRulesTest, ARoleWithoutALeader) {
   }
 }
 
+TEST_F(RolesRulesTest, ARoleThatASignalHasStopped) {
+  for (const auto make : kTurns) {
+    state_ = healthy_;
+    const Turn turn = (this->*make)();
+    state_.stopped_roles = {
+        {.process = Process(4711, 'T', ""),
+         .roles = {"another", turn.role},
+         .sockets = {"/var/lib/kubelet/plugins/fake.csi.example.com/csi.sock"}}};
+    EXPECT_EQ(First().id, "role-stopped") << turn.key;
+    EXPECT_EQ(First().link, turn.link) << turn.key;
+    EXPECT_FALSE(First().waiting);
+    EXPECT_EQ(First().owner, Owner::kController);
+    EXPECT_TRUE(Proves(First(), "process 4711 'mount' is stopped (state T)"));
+    EXPECT_EQ(First().command, "kill -CONT 4711");
+    // With a lease another candidate may lead, and the lease says whether one does.
+    Lease(turn.lease, "pod-b", 3);
+    EXPECT_EQ(First().id, "waits-for-role") << turn.key;
+    Lease(turn.lease, "pod-b", 60);
+    EXPECT_EQ(First().id, "no-leader") << turn.key;
+    EXPECT_TRUE(Proves(First(), "process 4711 'mount' is stopped (state T)"));
+    state_.leases.clear();
+    state_.stopped_roles[0].roles = {"another"};
+    EXPECT_EQ(First().id, "waits-for-role") << "another role is stopped";
+  }
+}
+
+TEST_F(RolesRulesTest, AStoppedRoleOfAnotherDriverIsNoCause) {
+  Provision();
+  state_.stopped_roles = {{.process = Process(4711, 'T', ""),
+                           .roles = {"provisioner"},
+                           .sockets = {"/other/csi.sock"}}};
+  EXPECT_EQ(First().id, "waits-for-role");
+  state_.driver_sockets = {"/other/csi.sock"};
+  EXPECT_EQ(First().id, "role-stopped") << "the kubelet knows the socket as the driver's";
+}
+
 TEST_F(RolesRulesTest, WhatTheApiRefusesARole) {
   struct Row {
     StatusCode code;

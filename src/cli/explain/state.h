@@ -21,6 +21,13 @@ struct Server {
   std::vector<platform::ProcessInfo> processes;  // the listener first
 };
 
+// A process of this machine that runs controllers, and that a signal has stopped.
+struct StoppedRoles {
+  platform::ProcessInfo process;
+  std::vector<std::string> roles;    // "provisioner"
+  std::vector<std::string> sockets;  // of the drivers that its command line names
+};
+
 struct State {
   base::WallTime now;
   std::string subject;  // "pod/web"
@@ -74,6 +81,7 @@ struct State {
   std::vector<std::string> driver_sockets;
   std::vector<std::string> agent_sockets;
   std::map<pid_t, platform::ProcessInfo> processes;  // that records name and that still run
+  std::vector<StoppedRoles> stopped_roles;
 
   bool wants_mount() const { return pod.has_value() || host_mount.has_value(); }
   bool bound() const {

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "platform/files/durable_file.h"
+#include "platform/processes/command_line.h"
 #include "platform/processes/process_info.h"
 
 namespace berth::volume {
@@ -20,6 +21,7 @@ using base::Error;
 using base::Quote;
 using base::StatusCode;
 using base::StatusOr;
+using platform::FindFlag;
 
 constexpr size_t kLargestAnswer = 256 * 1024;
 
@@ -36,38 +38,13 @@ bool IsOfNode(const std::string& status) {
 }
 
 // Returns the words of the command line, or none if the process is not the node's kubelet.
-// comm, status and cmdline can be read of every process without a wait (process_walk.h).
+// comm and status can be read of every process without a wait (process_walk.h).
 std::vector<std::string> ReadKubeletWords(const std::string& process) {
   const auto name = platform::ReadFile(process + "/comm", kLargestAnswer);
   if (!name.ok() || *name != "kubelet\n") return {};
   const auto status = platform::ReadFile(process + "/status", kLargestAnswer);
   if (!status.ok() || !IsOfNode(*status)) return {};
-  const auto line = platform::ReadFile(process + "/cmdline", kLargestAnswer);
-  if (!line.ok()) return {};
-  std::vector<std::string> words;
-  for (std::string_view left = *line; !left.empty();) {
-    words.emplace_back(left.substr(0, left.find('\0')));
-    left.remove_prefix(std::min(words.back().size() + 1, left.size()));
-  }
-  return words;
-}
-
-// The last value of --NAME=VALUE or --NAME VALUE, also with one dash.
-std::string FindFlag(const std::vector<std::string>& words, std::string_view name) {
-  std::string value;
-  for (size_t i = 1; i < words.size(); ++i) {
-    std::string_view word = words[i];
-    const size_t dashes = word.starts_with("--") ? 2 : word.starts_with('-') ? 1 : 0;
-    word.remove_prefix(dashes);
-    if (dashes == 0 || !word.starts_with(name)) continue;
-    word.remove_prefix(name.size());
-    if (word.starts_with('=')) {
-      value = word.substr(1);
-    } else if (word.empty() && i + 1 < words.size()) {
-      value = words[i + 1];
-    }
-  }
-  return value;
+  return platform::ReadCommandLine(process);
 }
 
 StatusOr<KubeletFolder> AskConfiguration(const std::string& root,
