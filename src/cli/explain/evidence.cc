@@ -137,6 +137,12 @@ void AddStoppedProcess(const ProcessInfo& process, Cause& cause) {
   cause.command = fmt::format("kill -CONT {}", process.pid);
 }
 
+const KnownError& FindKnownError(std::span<const KnownError> known, std::string_view message) {
+  return *std::ranges::find_if(known, [&](const KnownError& error) {
+    return message.find(error.says) != std::string_view::npos;
+  });
+}
+
 bool AsksForMore(const api::PersistentVolumeClaim& claim) {
   const auto wanted = api::Quantity::Parse(claim.requested_storage());
   const auto has = api::Quantity::Parse(claim.capacity());

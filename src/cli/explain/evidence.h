@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,6 +77,16 @@ struct AwaitedDriver {
 // Returns the cause if no CSINode lists the driver, or if a call of its registration failed;
 // otherwise nullopt.
 std::optional<Cause> ExplainAbsentDriver(const State& state, const AwaitedDriver& awaited);
+
+// An error that is recognised if its message contains `says`.
+struct KnownError {
+  std::string_view says, id;
+  Owner owner;
+  std::string_view step;
+};
+// Returns the first of `known` that `message` matches. The last of them has no words, and so
+// matches all messages.
+const KnownError& FindKnownError(std::span<const KnownError> known, std::string_view message);
 
 // Whether an error is the API's refusal of a write: by RBAC, or by an admission webhook.
 bool IsApiRefusal(std::string_view error);

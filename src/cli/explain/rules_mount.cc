@@ -36,37 +36,26 @@ std::vector<std::string> CollectNodeKeys(const State& state) {
   return {keys.begin(), keys.end()};
 }
 
-// A problem of the node agent. It is recognised if its message contains `says`.
-struct KnownProblem {
-  std::string_view says, id;
-  Owner owner;
-  std::string_view step;
-};
-
-const KnownProblem& FindKnownProblem(const std::string& message) {
-  static constexpr KnownProblem kKnown[] = {
-      {"SELinux labels", "selinux-conflict", Owner::kPerson,
-       "give all containers that use the volume the same SELinux label, or wait until the pods "
-       "that use it with another label have ended"},
-      {"lifecycle mode", "driver-mode", Owner::kPerson,
-       "create the driver's CSIDriver object, or list the mode in its volumeLifecycleModes if the "
-       "driver serves such volumes; Berth tries again by itself"},
-      {"read secret", "secret-missing", Owner::kPerson,
-       "create the secret that the volume names, or allow the node to read it; Berth tries again "
-       "by itself"},
-      {"read CSIDriver", "driver-mode", Owner::kPerson,
-       "allow the node to read the driver's CSIDriver object; Berth tries again by itself"},
-      {"install it on the node", "utility-missing", Owner::kPerson,
-       "install the utility on the node, or deploy its mount pod (docs/mount-pods.md); Berth tries "
-       "again by itself"},
-      {"hostPath type check failed", "host-path", Owner::kPerson,
-       "make the path on the node, or correct the pod's hostPath; Berth tries again by itself"},
-      {"", "node-error", Owner::kNodeAgent,
-       "correct the problem that the message names; Berth tries again by itself"}};
-  return *std::find_if(std::begin(kKnown), std::end(kKnown), [&](const KnownProblem& known) {
-    return message.find(known.says) != std::string::npos;
-  });
-}
+// The problems of the node agent.
+constexpr KnownError kNodeErrors[] = {
+    {"SELinux labels", "selinux-conflict", Owner::kPerson,
+     "give all containers that use the volume the same SELinux label, or wait until the pods "
+     "that use it with another label have ended"},
+    {"lifecycle mode", "driver-mode", Owner::kPerson,
+     "create the driver's CSIDriver object, or list the mode in its volumeLifecycleModes if the "
+     "driver serves such volumes; Berth tries again by itself"},
+    {"read secret", "secret-missing", Owner::kPerson,
+     "create the secret that the volume names, or allow the node to read it; Berth tries again "
+     "by itself"},
+    {"read CSIDriver", "driver-mode", Owner::kPerson,
+     "allow the node to read the driver's CSIDriver object; Berth tries again by itself"},
+    {"install it on the node", "utility-missing", Owner::kPerson,
+     "install the utility on the node, or deploy its mount pod (docs/mount-pods.md); Berth tries "
+     "again by itself"},
+    {"hostPath type check failed", "host-path", Owner::kPerson,
+     "make the path on the node, or correct the pod's hostPath; Berth tries again by itself"},
+    {"", "node-error", Owner::kNodeAgent,
+     "correct the problem that the message names; Berth tries again by itself"}};
 
 bool IsBeingDeleted(const State& state) { return state.object.deleting(); }
 
@@ -116,7 +105,7 @@ std::optional<Cause> WorkRetries(const State& state) {
       if (record->kind == FlightKind::kRetry) retry = record;
     }
     if (retry == nullptr) continue;
-    const KnownProblem& problem = FindKnownProblem(retry->message);
+    const KnownError& problem = FindKnownError(kNodeErrors, retry->message);
     return Cause{
         .id = problem.id,
         .link = IsBeingDeleted(state) ? Link::kDeletion : Link::kPublish,
