@@ -176,6 +176,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
                     .mutable_parameters = {}};
   const std::optional<Attempt> last = attempts_.FindLast(claim.uid());
   const bool unknown = last.has_value() && last->unknown();
+  const DataSources::Opening opening(sources_, claim);
   std::variant<Plan, Outcome> next = unknown ? *last->plan : MakeNewPlan(inputs);
   if (const auto* outcome = std::get_if<Outcome>(&next)) return *outcome;
   Plan plan = std::get<Plan>(std::move(next));

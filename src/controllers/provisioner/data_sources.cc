@@ -22,14 +22,63 @@ namespace {
 constexpr std::string_view kCloningProtection =
     "provisioner.storage.kubernetes.io/cloning-protection";
 
+// nullopt: the claim names neither a claim nor a snapshot.
+std::optional<DataSources::Source> FindSource(const api::PersistentVolumeClaim& claim) {
+  const std::string ns = DataSourceNamespace(claim);
+  if (const std::string clone = CloneSourceName(claim); !clone.empty()) {
+    return DataSources::Source{.snapshot = false, .key = api::ObjectKey(ns, clone)};
+  }
+  const std::string snapshot = SnapshotSourceName(claim);
+  if (snapshot.empty()) return std::nullopt;
+  return DataSources::Source{.snapshot = true, .key = api::ObjectKey(ns, snapshot)};
+}
+
 }  // namespace
 
+// A release makes a few requests to the API, each of which has a deadline.
+DataSources::Opening::Opening(DataSources& sources, const Claim& claim)
+    : sources_(sources), source_(FindSource(claim)) {
+  if (!source_.has_value()) return;
+  base::MutexLock lock(sources_.mutex_);
+  sources_.opening_.insert(*source_);
+  while (sources_.releasing_.contains(*source_)) sources_.released_.Wait(sources_.mutex_);
+}
+
+DataSources::Opening::~Opening() {
+  if (!source_.has_value()) return;
+  bool free = false;
+  {
+    base::MutexLock lock(sources_.mutex_);
+    sources_.opening_.erase(sources_.opening_.find(*source_));
+    free = !sources_.opening_.contains(*source_) && sources_.put_off_.erase(*source_) > 0;
+  }
+  if (free) sources_.callbacks_.source_free(*source_);
+}
+
+DataSources::Releasing::Releasing(DataSources& sources, Source source)
+    : sources_(sources), source_(std::move(source)) {
+  base::MutexLock lock(sources_.mutex_);
+  if (sources_.opening_.contains(source_)) {
+    sources_.put_off_.insert(source_);
+  } else {
+    may_release_ = sources_.releasing_.insert(source_).second;
+  }
+}
+
+DataSources::Releasing::~Releasing() {
+  if (!may_release_) return;
+  base::MutexLock lock(sources_.mutex_);
+  sources_.releasing_.erase(source_);
+  sources_.released_.NotifyAll();
+}
+
 DataSources::DataSources(const Context& context, const Options& options, const Attempts& attempts,
-                         std::function<void(const std::string& key)> snapshot_changed)
+                         const NodeReach& reach, Callbacks callbacks)
     : context_(context),
       options_(options),
       attempts_(attempts),
-      snapshot_changed_(std::move(snapshot_changed)),
+      reach_(reach),
+      callbacks_(std::move(callbacks)),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<api::PersistentVolume>()) {}
 
@@ -48,7 +97,8 @@ StatusOr<bool> DataSources::IsNeededBy(
   if (claims.empty()) return false;
   const bool needed = std::ranges::any_of(claims, [&](const auto& claim) {
     // The driver may still read the source, whatever is granted now.
-    return claim->ns() == ns || attempts_.MayHaveVolume(*claim);
+    return claim->ns() == ns || attempts_.MayHaveVolume(*claim) ||
+           (options_.node_deployment.enabled() && !reach_.ReachesSource(*claim));
   });
   if (needed) return true;
   if (!attempts_.taken_over()) {
@@ -142,6 +192,8 @@ DataSources::Outcome DataSources::ReleaseClone(const std::string& key, const Dri
   if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver.name) {
     return Outcome::Done();
   }
+  const Releasing releasing(*this, {.snapshot = false, .key = key});
+  if (!releasing.may_release()) return Outcome::Done();
   // The binding or deletion of these claims queues the source again.
   const auto needed = IsNeededBy(source->ns(), claims_.ByIndex(kClaimsBySource, key));
   if (!needed.ok()) return AfterApi(needed.status());

@@ -42,12 +42,17 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
       attempts_(context.client, options_,
                 {.claim = [this](const std::string& key) { claim_workers_.AddNow(key); },
                  .record = [this] { QueueIntents(); }}),
-      sources_(context, options_, attempts_,
-               [this](const std::string& snapshot) {
-                 for (const auto& claim : claims_.ByIndex(kClaimsBySnapshot, snapshot)) {
-                   claim_workers_.AddNow(claim->key());
-                 }
-               }),
+      sources_(context, options_, attempts_, reach_,
+               {.snapshot_changed =
+                    [this](const std::string& snapshot) {
+                      for (const auto& claim : claims_.ByIndex(kClaimsBySnapshot, snapshot)) {
+                        claim_workers_.AddNow(claim->key());
+                      }
+                    },
+                .source_free =
+                    [this](const DataSources::Source& source) {
+                      (source.snapshot ? snapshot_workers_ : source_workers_).AddNow(source.key);
+                    }}),
       handles_(volumes_),
       reach_(context, options_.node_deployment),
       provisioning_(context, driver, options_, attempts_, sources_, handles_, reach_),

@@ -1,6 +1,7 @@
 // Claims that are filled from a source in another namespace, which a ReferenceGrant allows.
 #include "controllers/provisioner/reference_grants.h"
 
+#include "base/assert_ok.h"
 #include "controllers/provisioner/provisioner_fixture.h"
 
 namespace berth::controllers::provisioner {
@@ -178,6 +179,72 @@ TEST_F(RevokedGrantTest, AListThatTheApiRefusesReleasesNothing) {
                            base::Error(StatusCode::kInvalidArgument, "said the API"));
   LookAtSource();
   EXPECT_TRUE(IsHeld());
+}
+
+// The sources alone, while the provisioner that runs leaves the claim "copy" alone.
+class OpeningTest : public RevokedGrantTest {
+ protected:
+  // Begins as the provisioner of `node`, or of all nodes, with a claim that nobody provisions.
+  void BeginSources(const std::string& node = "") {
+    BeginWithGate();
+    options_.cross_namespace_sources = true;
+    options_.node_deployment.node_name = node;
+    cluster_.client.Serve(ReferenceGrant::kInfo);
+    reach_.emplace(cluster_.context(), options_.node_deployment);
+    attempts_.emplace(cluster_.client, options_,
+                      Attempts::Wake{.claim = [](const auto&) {}, .record = [] {}});
+    attempts_->FinishTakeOver();
+    sources_.emplace(
+        cluster_.context(), options_, *attempts_, *reach_,
+        DataSources::Callbacks{
+            .snapshot_changed = [](const auto&) {},
+            .source_free = [this](const auto& source) { free_.push_back(source.key); }});
+    Json copy = Foreign();
+    copy["metadata"]["annotations"] = nullptr;
+    cluster_.Put(copy);
+    PutGrant(FromOther(), ToClaims());
+    LookAtSource();  // the provisioner that runs has done with the claim
+  }
+  Claim Copy() { return cluster_.Get<Claim>("other", "copy"); }
+  static DriverInfo Driver() {
+    return {.name = std::string(kDriver),
+            .vendor_version = "",
+            .services = {},
+            .expansions = {},
+            .rpcs = {DriverInfo::Rpc::CLONE_VOLUME}};
+  }
+  void RevokeGrant() { cluster_.client.Remove(ReferenceGrant::kInfo, "default", "grant"); }
+  // Looks whether the source is needed, and releases it if it is not.
+  void Release() { ASSERT_OK(sources_->ReleaseClone("default/source", Driver()).status); }
+
+  Options options_;
+  std::optional<NodeReach> reach_;
+  std::optional<Attempts> attempts_;
+  std::optional<DataSources> sources_;
+  std::vector<std::string> free_;  // sources that are to be looked at again
+};
+
+TEST_F(OpeningTest, ASourceStaysHeldBetweenItsHoldAndTheOpeningOfTheCall) {
+  BeginSources();
+  {
+    const DataSources::Opening opening(*sources_, Copy());
+    ASSERT_TRUE(sources_->HoldSource(Copy(), Driver()).ok());
+    RevokeGrant();
+    Release();
+    EXPECT_TRUE(IsHeld());
+    EXPECT_THAT(free_, testing::IsEmpty());
+  }
+  EXPECT_THAT(free_, testing::ElementsAre("default/source")) << "the release was put off";
+  Release();
+  EXPECT_FALSE(IsHeld()) << "no call was opened";
+}
+
+TEST_F(OpeningTest, OnlyANodeThatReachesTheSourceReleasesItWhenItsGrantIsRevoked) {
+  BeginSources("node-z");
+  ASSERT_TRUE(sources_->HoldSource(Copy(), Driver()).ok());
+  RevokeGrant();
+  Release();
+  EXPECT_TRUE(IsHeld()) << "another node's provisioner may have opened a call";
 }
 
 TEST(ReferenceGrantTest, WhatAGrantAllows) {

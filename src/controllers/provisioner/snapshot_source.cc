@@ -17,7 +17,7 @@ using base::StatusOr;
 void DataSources::StartWatch() {
   MutexLock lock(mutex_);
   if (watch_ == nullptr && !stopping_) {
-    watch_ = std::make_unique<SnapshotWatch>(context_.client, snapshot_changed_);
+    watch_ = std::make_unique<SnapshotWatch>(context_.client, callbacks_.snapshot_changed);
   }
 }
 
@@ -77,6 +77,8 @@ Status DataSources::WriteFinalizers(const api::VolumeSnapshot& snapshot, std::st
 
 DataSources::Outcome DataSources::ReleaseSnapshot(const std::string& key,
                                                   const DriverInfo& driver) {
+  const Releasing releasing(*this, {.snapshot = true, .key = key});
+  if (!releasing.may_release()) return Outcome::Done();
   // The binding or deletion of these claims queues the snapshot again.
   const auto [ns, name] = api::SplitKey(key);
   const auto needed = IsNeededBy(std::string(ns), claims_.ByIndex(kClaimsBySnapshot, key));
