@@ -177,24 +177,7 @@ TEST_F(NodeDeploymentTest, ALostRaceIsNoFailure) {
 
 TEST_F(NodeDeploymentTest, AVolumeIsDeletedByTheNodeThatReachesIt) {
   BeginNodes({OnNode("node-a")});
-  const auto released = [](const char* node) {
-    return Json{{"metadata",
-                 {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
-                  {"finalizers", {std::string(kVolumeFinalizer)}}}},
-                {"spec",
-                 {{"persistentVolumeReclaimPolicy", "Delete"},
-                  {"nodeAffinity",
-                   {{"required",
-                     {{"nodeSelectorTerms",
-                       {{{"matchExpressions",
-                          {{{"key", "host"}, {"operator", "In"}, {"values", {node}}}}}}}}}}}}}},
-                {"status", {{"phase", "Released"}}}};
-  };
-  cluster_.AddVolume("theirs", released("node-b"));
-  cluster_.AddVolume("ours", released("node-a"));
-  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "ours"); }));
-  EXPECT_TRUE(cluster_.Has<Volume>("", "theirs"));
-  EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  ExpectDeletesWithin("host", "node-a", "node-b");
 }
 
 TEST(NodeElectionTest, WaitsAtFirstAndLongerAfterEachLoss) {

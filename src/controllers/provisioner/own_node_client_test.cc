@@ -126,24 +126,7 @@ TEST_F(OwnNodeTest, AnImmediateClaimIsCompetedForBecauseOtherNodesMayHaveTheDriv
 
 TEST_F(OwnNodeTest, OnlyVolumesWithinReachAreDeleted) {
   BeginOwn();
-  const auto released = [](const char* zone) {
-    return Json{{"metadata",
-                 {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
-                  {"finalizers", {std::string(kVolumeFinalizer)}}}},
-                {"spec",
-                 {{"persistentVolumeReclaimPolicy", "Delete"},
-                  {"nodeAffinity",
-                   {{"required",
-                     {{"nodeSelectorTerms",
-                       {{{"matchExpressions",
-                          {{{"key", "zone"}, {"operator", "In"}, {"values", {zone}}}}}}}}}}}}}},
-                {"status", {{"phase", "Released"}}}};
-  };
-  cluster_.AddVolume("theirs", released("b"));
-  cluster_.AddVolume("ours", released("a"));
-  ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "ours"); }));
-  EXPECT_TRUE(cluster_.Has<Volume>("", "theirs"));
-  EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  ExpectDeletesWithin("zone", "a", "b");
   ExpectNoCallForNodes();
 }
 

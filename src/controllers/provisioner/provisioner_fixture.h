@@ -81,6 +81,29 @@ class ProvisionerTest : public ::testing::Test {
   std::vector<csi::v1::CreateVolumeRequest> CreateRequests() {
     return script().Requests<csi::v1::CreateVolumeRequest>("CreateVolume");
   }
+  // Changes a volume so that the driver made it, its claim is gone, and only nodes with the label
+  // reach it.
+  static Json ReleasedWithin(const std::string& label, const std::string& value) {
+    const Json term = {
+        {"matchExpressions", {{{"key", label}, {"operator", "In"}, {"values", {value}}}}}};
+    return {{"metadata",
+             {{"annotations", {{std::string(kProvisionedBy), kDriver}}},
+              {"finalizers", {std::string(kVolumeFinalizer)}}}},
+            {"spec",
+             {{"persistentVolumeReclaimPolicy", "Delete"},
+              {"nodeAffinity", {{"required", {{"nodeSelectorTerms", Json::array({term})}}}}}}},
+            {"status", {{"phase", "Released"}}}};
+  }
+  // Adds a released volume within the node's reach and one out of it, and waits until the driver
+  // has deleted the first, and only that.
+  void ExpectDeletesWithin(const std::string& label, const std::string& ours,
+                           const std::string& theirs) {
+    cluster_.AddVolume("theirs", ReleasedWithin(label, theirs));
+    cluster_.AddVolume("ours", ReleasedWithin(label, ours));
+    ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "ours"); }));
+    EXPECT_TRUE(cluster_.Has<Volume>("", "theirs"));
+    EXPECT_EQ(script().Count("DeleteVolume"), 1);
+  }
   // A bound claim "source" with its volume.
   void AddSource() {
     cluster_.Put(MakeClaim("source", Asked()));
