@@ -2,6 +2,7 @@
 // merged over them.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "api/kinds/snapshots.h"
@@ -14,6 +15,23 @@ inline void ServeSnapshots(kube::FakeClient& client) {
   client.Serve(api::kinds::kVolumeSnapshotClass);
   client.Serve(api::kinds::kVolumeSnapshotContent);
   client.Serve(api::kinds::kVolumeSnapshot);
+}
+
+// Options with which a test sees retries soon.
+template <typename Options>
+Options RetriesSoon() {
+  Options options;
+  options.retry_start = std::chrono::milliseconds(5);
+  options.retry_max = std::chrono::milliseconds(50);
+  return options;
+}
+// Options with which a test sees no retry.
+template <typename Options>
+Options NoRetries() {
+  Options options;
+  options.retry_start = std::chrono::minutes(10);
+  options.retry_max = std::chrono::minutes(10);
+  return options;
 }
 
 inline base::Json MakeSnapshotClass(const std::string& name, const base::Json& more = nullptr) {

@@ -28,18 +28,8 @@ class Bed {
     cluster_.Add<SnapshotController>(options);
     cluster_.Start();
   }
-  static Options Fast() {
-    Options options;
-    options.retry_start = std::chrono::milliseconds(5);
-    options.retry_max = std::chrono::milliseconds(50);
-    return options;
-  }
-  static Options Slow() {
-    Options options;
-    options.retry_start = std::chrono::minutes(10);
-    options.retry_max = std::chrono::minutes(10);
-    return options;
-  }
+  static Options Fast() { return RetriesSoon<Options>(); }
+  static Options Slow() { return NoRetries<Options>(); }
   void Add(const Json& more = nullptr) { cluster_.Put(MakeSnapshot("monday", more)); }
   Snapshot Get() { return cluster_.Get<Snapshot>("default", "monday"); }
   Content GetContent(const std::string& name = kContent) { return cluster_.Get<Content>("", name); }

@@ -81,16 +81,8 @@ StatusOr<csi::v1::CreateSnapshotRequest> Snapshotter::MakeRequest(const Content&
 
 Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Status& status,
                                                bool first) {
-  const bool same = content.annotation(kCreateRequest) != kSeveralRequests;
-  Status marked = base::OkStatus();
-  if (!content.snapshot_handle().empty()) {
-    // The snapshot is known.
-  } else if (ProvesNothingExists(status, first, same)) {
-    marked = Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status();
-  } else if (status.code() == StatusCode::kAlreadyExists) {
-    marked = NoteThatItExists(context_.client, contents_, content);
-  }
-  if (!marked.ok()) return AfterApi(marked);
+  const Status recorded = RecordFailedCreation(context_.client, contents_, content, status, first);
+  if (!recorded.ok()) return AfterApi(recorded);
   const std::string quoted =
       Json(FailureText(status)).dump(-1, ' ', false, Json::error_handler_t::replace);
   const std::string why = fmt::format("failed to take snapshot of the volume {}: {}",
@@ -109,9 +101,7 @@ Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Sta
 Snapshotter::Outcome Snapshotter::RefuseAnswer(const Content& content, const Status& why) {
   ReportError(content, "SnapshotCreationFailed",
               fmt::format("Failed to create snapshot: {}", base::Message(why)));
-  if (!content.snapshot_handle().empty()) return Outcome::Retry(why);
-  const Status noted = NoteThatItExists(context_.client, contents_, content);
-  return noted.ok() ? Outcome::Retry(why) : AfterApi(noted);
+  return RecordRefusedAnswer(context_.client, contents_, content, why);
 }
 
 Status Snapshotter::CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot) {

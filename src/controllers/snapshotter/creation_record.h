@@ -8,12 +8,13 @@
 
 #include "api/kinds/group_snapshots.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/driver_answers.h"
 #include "controllers/snapshotter/snapshotter.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::snapshotter {
 
-// What a kind calls its annotation, its finalizer and the driver's handle.
+// The names that a kind gives the annotation, the finalizer and the driver's handle.
 template <typename Content>
 struct CreationNames;
 
@@ -74,6 +75,32 @@ Status NoteThatItExists(kube::Client& client, kube::Informer<Content>& contents,
       {"metadata",
        {{"annotations", {{std::string(kCreateRequest), std::string(kSeveralRequests)}}}}}};
   return Patch(client, contents, content, note).status();
+}
+
+// Records what a failed call proves. `first`: no earlier call of an unknown outcome had been
+// recorded. Errors come from the API.
+template <typename Content>
+Status RecordFailedCreation(kube::Client& client, kube::Informer<Content>& contents,
+                            const Content& content, const Status& failure, bool first) {
+  if (!CreationNames<Content>::HandleOf(content).empty()) return base::OkStatus();
+  const bool same = content.annotation(kCreateRequest) != kSeveralRequests;
+  if (ProvesNothingExists(failure, first, same)) {
+    return Patch(client, contents, content, RemoveRecordPatch<Content>()).status();
+  }
+  if (failure.code() != base::StatusCode::kAlreadyExists) return base::OkStatus();
+  return NoteThatItExists(client, contents, content);
+}
+
+// Records that the driver made something that cannot be used, and says when it is asked again.
+template <typename Content>
+base::KeyedWorkers::Outcome RecordRefusedAnswer(kube::Client& client,
+                                                kube::Informer<Content>& contents,
+                                                const Content& content, const Status& why) {
+  if (CreationNames<Content>::HandleOf(content).empty()) {
+    const Status noted = NoteThatItExists(client, contents, content);
+    if (!noted.ok()) return AfterApi(noted);
+  }
+  return base::KeyedWorkers::Outcome::Retry(why);
 }
 
 }  // namespace berth::controllers::snapshotter

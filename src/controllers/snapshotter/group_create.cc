@@ -132,16 +132,8 @@ StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> GroupSnapshotter::MakeReques
 
 GroupSnapshotter::Outcome GroupSnapshotter::CreateFailed(const Content& content,
                                                          const Status& status, bool first) {
-  const bool same = content.annotation(kCreateRequest) != kSeveralRequests;
-  Status marked = base::OkStatus();
-  if (!content.group_handle().empty()) {
-    // The group snapshot is known.
-  } else if (ProvesNothingExists(status, first, same)) {
-    marked = Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status();
-  } else if (status.code() == StatusCode::kAlreadyExists) {
-    marked = NoteThatItExists(context_.client, contents_, content);
-  }
-  if (!marked.ok()) return AfterApi(marked);
+  const Status recorded = RecordFailedCreation(context_.client, contents_, content, status, first);
+  if (!recorded.ok()) return AfterApi(recorded);
   ReportError(content, kCreationFailed,
               fmt::format("Failed to create group snapshot: failed to take group snapshot of the "
                           "volumes [{}]: {}",
@@ -153,9 +145,7 @@ GroupSnapshotter::Outcome GroupSnapshotter::RefuseAnswer(const Content& content,
                                                          const Status& why) {
   ReportError(content, kCreationFailed,
               fmt::format("Failed to create group snapshot: {}", base::Message(why)));
-  if (!content.group_handle().empty()) return Outcome::Retry(why);
-  const Status noted = NoteThatItExists(context_.client, contents_, content);
-  return noted.ok() ? Outcome::Retry(why) : AfterApi(noted);
+  return RecordRefusedAnswer(context_.client, contents_, content, why);
 }
 
 GroupSnapshotter::Outcome GroupSnapshotter::Adopt(const Content& content) {

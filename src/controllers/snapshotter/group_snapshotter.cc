@@ -1,17 +1,16 @@
 #include "controllers/snapshotter/group_snapshotter.h"
 
-#include "api/time.h"
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/content_report.h"
 #include "controllers/snapshotter/creation_record.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::snapshotter {
 
 using base::Error;
-using base::EventType;
 using base::Json;
 using base::MutexLock;
 using base::Status;
@@ -170,26 +169,12 @@ StatusOr<std::shared_ptr<const api::VolumeGroupSnapshotClass>> GroupSnapshotter:
 }
 
 StatusOr<std::map<std::string, std::string>> GroupSnapshotter::ReadSecrets(const Content& content) {
-  const api::SecretReference reference{.name = content.annotation(kGroupSecretName),
-                                       .ns = content.annotation(kGroupSecretNamespace)};
-  if (reference.name.empty() != reference.ns.empty()) {
-    return Error(StatusCode::kInvalidArgument,
-                 "annotations '{}' and '{}' go together: one is missing", kGroupSecretName,
-                 kGroupSecretNamespace);
-  }
-  return ReadSecret(context_.client, reference);
+  return ReadSecretOf(context_.client, content, kGroupSecretName, kGroupSecretNamespace);
 }
 
 void GroupSnapshotter::ReportError(const Content& content, std::string_view reason,
                                    const std::string& message) {
-  const auto current = contents_.Get(content.name());
-  if (current == nullptr || current->error() == message) return;
-  context_.events.Record(content.reference(), EventType::kWarning, reason, message);
-  const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
-  Json status = {{"error", error}};
-  if (!current->ready()) status["readyToUse"] = false;
-  // The result is ignored, because the failed work is tried again in any case.
-  (void)Patch(context_.client, contents_, *current, {{"status", std::move(status)}}, "status");
+  ReportErrorOf(context_, contents_, content, reason, message);
 }
 
 }  // namespace berth::controllers::snapshotter

@@ -1,16 +1,15 @@
 #include "controllers/snapshotter/snapshotter.h"
 
-#include "api/time.h"
 #include "controllers/csi_codec.h"
 #include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/content_report.h"
 #include "controllers/snapshotter/group_snapshotter.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::snapshotter {
 
 using base::Error;
-using base::EventType;
 using base::Json;
 using base::Status;
 using base::StatusCode;
@@ -131,27 +130,12 @@ Snapshotter::Outcome Snapshotter::SyncMember(const Content& content, const Drive
 }
 
 StatusOr<std::map<std::string, std::string>> Snapshotter::ReadSecrets(const Content& content) {
-  const api::SecretReference reference{.name = content.annotation(kSnapshotSecretName),
-                                       .ns = content.annotation(kSnapshotSecretNamespace)};
-  if (reference.name.empty() != reference.ns.empty()) {
-    return Error(StatusCode::kInvalidArgument,
-                 "annotations '{}' and '{}' go together: one is "
-                 "missing",
-                 kSnapshotSecretName, kSnapshotSecretNamespace);
-  }
-  return ReadSecret(context_.client, reference);
+  return ReadSecretOf(context_.client, content, kSnapshotSecretName, kSnapshotSecretNamespace);
 }
 
 void Snapshotter::ReportError(const Content& content, std::string_view reason,
                               const std::string& message) {
-  const auto current = contents_.Get(content.name());
-  if (current == nullptr || current->error() == message) return;
-  context_.events.Record(content.reference(), EventType::kWarning, reason, message);
-  const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
-  Json status = {{"error", error}};
-  if (!current->ready()) status["readyToUse"] = false;
-  // The result is ignored, because the failed work is tried again in any case.
-  (void)Patch(context_.client, contents_, *current, {{"status", std::move(status)}}, "status");
+  ReportErrorOf(context_, contents_, content, reason, message);
 }
 
 }  // namespace berth::controllers::snapshotter

@@ -29,20 +29,8 @@ class Bed {
     cluster_.Put(snapshot_class);
     cluster_.Start();
   }
-  // Options with which a test sees retries soon.
-  static Options Fast() {
-    Options options;
-    options.retry_start = std::chrono::milliseconds(5);
-    options.retry_max = std::chrono::milliseconds(50);
-    return options;
-  }
-  // Options with which a test sees no retry.
-  static Options Slow() {
-    Options options;
-    options.retry_start = std::chrono::minutes(10);
-    options.retry_max = std::chrono::minutes(10);
-    return options;
-  }
+  static Options Fast() { return RetriesSoon<Options>(); }
+  static Options Slow() { return NoRetries<Options>(); }
 
   void Add(const Json& more = nullptr) { cluster_.Put(MakeContent("monday", handle_, more)); }
   // Adds to the driver a snapshot that another program made.
