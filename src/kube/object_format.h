@@ -50,8 +50,8 @@ class ObjectFormats {
   mutable std::map<std::string, bool> known_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What an answer has to be: objects, or lists of objects, with all their fields or reduced to their
-// metadata.
+// The form that an answer must have: objects, or lists of objects, with all their fields or reduced
+// to their metadata.
 enum class AnswerForm { kObject, kMetadata, kMetadataList };
 
 // Returns the Accept header for an answer. With protobuf, the server may still answer in JSON.

@@ -41,8 +41,8 @@ class KeyedWorkers {
     // A worker that has had nothing to do for this long ends.
     std::chrono::milliseconds idle_time{5000};
     // For work that can hang (a mount, a device): when a key waits and no worker has taken a key
-    // for `patience`, a spare worker is started, until there are `max_workers` in all. Spare
-    // workers stay. 0: there are none.
+    // for `patience`, a spare worker is started, until there are `max_workers` in all. It
+    // ends as any other. 0: there are none.
     int max_workers = 0;
     std::chrono::milliseconds patience{1000};
     std::chrono::milliseconds retry_start{1000};  // first backoff; doubles

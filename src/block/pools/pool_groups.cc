@@ -136,7 +136,7 @@ base::Status Pool::RemoveGroup(GroupRecord group) {
     RETURN_IF_ERROR(base::FaultPoint<"block.group.delete.before">());
     group.state = State::kDeleting;
     const base::Status written = WriteGroup(group);
-    // As in RemoveImageAndRecord: else a full pool could never be emptied.
+    // A full pool takes no record, and could otherwise never be emptied (RemoveImageAndRecord).
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
     RETURN_IF_ERROR(base::FaultPoint<"block.group.delete.recorded">());
   }

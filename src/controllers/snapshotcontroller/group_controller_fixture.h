@@ -13,7 +13,7 @@ using GroupContent = api::VolumeGroupSnapshotContent;
 
 inline constexpr char kGroupContent[] = "groupsnapcontent-uid-nightly";
 
-// What the snapshotter writes when the driver took the group.
+// The status that the snapshotter writes when the driver has taken the group.
 inline Json TakenGroup() {
   Json infos = Json::array();
   for (const char* volume : {"pv-1", "pv-2"}) {

@@ -118,7 +118,7 @@ base::StatusOr<ForkTemplate::Worker> ForkTemplate::StartWorker(std::string_view 
   base::MutexLock lock(mutex_);
   const bool was_there = control_.valid();
   auto worker = OrderWorker();
-  // Somebody may have killed a template that was idle.
+  // A template that was idle may have been killed.
   if (!worker.ok() && was_there && !control_.valid()) worker = OrderWorker();
   if (!worker.ok()) return base::Annotate(worker.status(), what);
   return worker;

@@ -27,8 +27,9 @@ namespace berth::platform {
 // Thread-safe.
 class ForkTemplate {
  public:
-  // What a worker runs, with its end of the socket. It must not log, nor use anything that another
-  // thread of this process uses, and has no other descriptor. All signals are blocked.
+  // The function that a worker runs, with its end of the socket. It must not log, nor use anything
+  // that another thread of this process uses, and it has no other descriptor. All signals are
+  // blocked.
   using Main = std::function<void(int socket)>;
 
   explicit ForkTemplate(Main main) : main_(std::move(main)) {}
