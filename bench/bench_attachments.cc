@@ -13,6 +13,7 @@
 #include "api/kinds/kinds.h"
 #include "base/mutex.h"
 #include "bench/measure.h"
+#include "bench/parallel.h"
 #include "kube/config.h"
 #include "kube/http_client.h"
 #include "rpc/fake_csi_driver.h"
@@ -89,24 +90,14 @@ class AttachmentWatch {
 };
 
 // Runs `act` for each number below `count`, from many clients at once. Returns the first failure.
-Status RunInParallel(const kube::Config& config, int count,
-                     const std::function<Status(kube::Client&, int)>& act) {
+Status ActFromClients(const kube::Config& config, int count,
+                      const std::function<Status(kube::Client&, int)>& act) {
   std::atomic<int> next = 0;
-  base::Mutex mutex;
-  Status failure;
-  {
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < kClients; ++t) {
-      threads.emplace_back([&] {
-        const auto client = kube::NewHttpClient(config);
-        Status status = client.status();
-        for (int i = next++; i < count && status.ok(); i = next++) status = act(**client, i);
-        base::MutexLock lock(mutex);
-        if (failure.ok()) failure = status;
-      });
-    }
-  }
-  return failure;
+  return RunInParallel(kClients, kClients, [&](int /*client*/) -> Status {
+    ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
+    for (int i = next++; i < count; i = next++) RETURN_IF_ERROR(act(*client, i));
+    return base::OkStatus();
+  });
 }
 
 Status MakeNode(kube::Client& client) {
@@ -169,19 +160,19 @@ StatusOr<Json> RunBench(const Options& options) {
   AttachmentWatch watch(*client);
   // The last volume is for the warm-up: once it is attached, the attacher has found the driver.
   const size_t count = static_cast<size_t>(options.count);
-  RETURN_IF_ERROR(RunInParallel(config, options.count + 1, [&](kube::Client& one, int i) {
+  RETURN_IF_ERROR(ActFromClients(config, options.count + 1, [&](kube::Client& one, int i) {
     return MakeVolume(one, *driver, i);
   }));
   RETURN_IF_ERROR(MakeAttachment(*client, options.count));
   RETURN_IF_ERROR(watch.WaitFor(1, 0));
 
   const auto begin = Clock::now();
-  RETURN_IF_ERROR(RunInParallel(config, options.count, MakeAttachment));
+  RETURN_IF_ERROR(ActFromClients(config, options.count, MakeAttachment));
   RETURN_IF_ERROR(watch.WaitFor(count + 1, 0));
   const std::chrono::duration<double> attaching = Clock::now() - begin;
 
   const auto end = Clock::now();
-  RETURN_IF_ERROR(RunInParallel(config, options.count, [](kube::Client& one, int i) {
+  RETURN_IF_ERROR(ActFromClients(config, options.count, [](kube::Client& one, int i) {
     return one.Delete(api::kinds::kVolumeAttachment, "", AttachmentName(i), {});
   }));
   RETURN_IF_ERROR(watch.WaitFor(0, count));

@@ -4,12 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <thread>
 
 #include "api/kinds/kinds.h"
 #include "apiserver/server.h"
 #include "base/clock.h"
 #include "bench/measure.h"
+#include "bench/parallel.h"
 #include "controllers/binder/binder.h"
 #include "controllers/protection/protection.h"
 #include "controllers/provisioner/provisioner.h"
@@ -68,26 +68,6 @@ class Counter {
   base::CondVar changed_;
   int count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
-
-// Runs `work(i)` for all numbers below `count`, on `threads` threads. Returns the first failure.
-Status RunInParallel(int count, int threads, const std::function<Status(int)>& work) {
-  std::atomic<int> next = 0;
-  base::Mutex mutex;
-  Status first = base::OkStatus();
-  {
-    std::vector<std::jthread> running;
-    for (int t = 0; t < threads; ++t) {
-      running.emplace_back([&] {
-        for (int i = next++; i < count; i = next++) {
-          const Status done = work(i);
-          base::MutexLock lock(mutex);
-          if (first.ok()) first = done;
-        }
-      });
-    }
-  }
-  return first;
-}
 
 Json MakeClaim(int i) {
   return {{"apiVersion", "v1"},

@@ -13,7 +13,6 @@
 // when the claims are gone.
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <functional>
@@ -21,13 +20,13 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "api/kinds/kinds.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "bench/measure.h"
+#include "bench/parallel.h"
 #include "kube/config.h"
 #include "kube/http_client.h"
 #include "kube/informer.h"
@@ -99,7 +98,7 @@ Json MakeAttachment(const Options& options, const std::string& volume) {
             {"source", {{"persistentVolumeName", volume}}}}}};
 }
 
-// What the watches have seen of the objects of this run. Thread-safe.
+// The objects of this run that the watches have seen. Thread-safe.
 class Progress {
  public:
   Progress(const Options& options, kube::Informers& informers) : options_(options) {
@@ -182,26 +181,6 @@ class Progress {
   std::set<std::string> attachments_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> attached_ ABSL_GUARDED_BY(mutex_);
 };
-
-// Runs `work(i)` for all numbers below `count`, on `threads` threads. Returns the first failure.
-Status RunInParallel(int count, int threads, const std::function<Status(int)>& work) {
-  std::atomic<int> next = 0;
-  base::Mutex mutex;
-  Status first = base::OkStatus();
-  {
-    std::vector<std::jthread> running;
-    for (int t = 0; t < threads; ++t) {
-      running.emplace_back([&] {
-        for (int i = next++; i < count; i = next++) {
-          const Status done = work(i);
-          base::MutexLock lock(mutex);
-          if (first.ok()) first = done;
-        }
-      });
-    }
-  }
-  return first;
-}
 
 class Load {
  public:
