@@ -10,7 +10,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr size_t kMostBytes = size_t{16} << 20;  // of a decompressed answer
+constexpr size_t kMostListBytes = size_t{16} << 20;  // of a decompressed answer
 
 class ListTest : public ApiTest {
  protected:
@@ -197,12 +197,12 @@ TEST_F(ListTest, ALongListIsCompressedForWhoTakesIt) {
   const auto packed = Call("GET", kConfigMaps, "", "Accept-Encoding: gzip\r\n");
   EXPECT_THAT(packed.head, HasSubstr("Content-Encoding: gzip\r\n"));
   EXPECT_LT(packed.body.size(), plain.body.size() / 5);
-  EXPECT_EQ(http::Gunzip(packed.body, kMostBytes), plain.body);
+  EXPECT_EQ(http::Gunzip(packed.body, kMostListBytes), plain.body);
   // One that fits into a single answer as well.
   const auto middle =
       Call("GET", std::string(kConfigMaps) + "?limit=150", "", "Accept-Encoding: gzip\r\n");
   EXPECT_THAT(middle.head, HasSubstr("Content-Encoding: gzip\r\n"));
-  EXPECT_EQ(http::Gunzip(middle.body, kMostBytes),
+  EXPECT_EQ(http::Gunzip(middle.body, kMostListBytes),
             Get(std::string(kConfigMaps) + "?limit=150").body);
   EXPECT_THAT(
       Call("GET", std::string(kConfigMaps) + "?limit=9", "", "Accept-Encoding: gzip\r\n").head,

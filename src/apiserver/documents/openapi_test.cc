@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr size_t kMostBytes = size_t{16} << 20;  // of a decompressed answer
+constexpr size_t kMostDocumentBytes = size_t{16} << 20;  // of a decompressed answer
 
 // All values of "$ref" in `json`.
 void References(const Json& json, std::set<std::string>& out) {
@@ -145,7 +145,7 @@ TEST_F(OpenApiTest, AStaleHashLeadsToTheRightOne) {
 TEST_F(OpenApiTest, ComesCompressedForWhoTakesIt) {
   const auto packed = Call("GET", "/openapi/v3/api/v1", "", "Accept-Encoding: gzip\r\n");
   EXPECT_THAT(packed.head, HasSubstr("Content-Encoding: gzip"));
-  EXPECT_EQ(http::Gunzip(packed.body, kMostBytes), Get("/openapi/v3/api/v1").body);
+  EXPECT_EQ(http::Gunzip(packed.body, kMostDocumentBytes), Get("/openapi/v3/api/v1").body);
   // Indenting leaves alone what is compressed.
   const auto both =
       Call("GET", "/openapi/v3/api/v1", "", "Accept-Encoding: gzip\r\nUser-Agent: curl/8\r\n");

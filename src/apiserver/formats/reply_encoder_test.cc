@@ -7,7 +7,7 @@
 namespace berth::apiserver {
 namespace {
 
-constexpr size_t kMostBytes = size_t{16} << 20;  // of a decompressed answer
+constexpr size_t kMostReplyBytes = size_t{16} << 20;  // of a decompressed answer
 
 http::Request With(std::string_view target, std::string_view encoding,
                    std::string_view agent = "") {
@@ -51,7 +51,7 @@ TEST(ReplyEncoderTest, CompressesWhatIsLong) {
   http::Response response{.body = body};
   EncodeReply(With("/x", "gzip"), response);
   EXPECT_LT(response.body.size(), size_t{4000});
-  EXPECT_EQ(http::Gunzip(response.body, kMostBytes), body);
+  EXPECT_EQ(http::Gunzip(response.body, kMostReplyBytes), body);
   ASSERT_FALSE(response.headers.empty());
   EXPECT_EQ(response.headers[0], (std::pair<std::string, std::string>("Content-Encoding", "gzip")));
 
@@ -73,7 +73,7 @@ TEST(ReplyEncoderTest, PiecesMakeOneCompressedText) {
   }
   sent += encoder.EncodePiece("0]");
   sent += encoder.Finish();
-  const std::string text = http::Gunzip(sent, kMostBytes).value();
+  const std::string text = http::Gunzip(sent, kMostReplyBytes).value();
   EXPECT_TRUE(text.starts_with("[\n  0,\n  7919,\n"));
   EXPECT_TRUE(text.ends_with("\n  0\n]\n"));
 }
