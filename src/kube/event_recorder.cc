@@ -95,7 +95,10 @@ class EventRecorder::Impl {
       if (first_waiting) ++waiting_;
       entry.last = now;
       if (entries_.size() > kMaxRemembered) ForgetWritten(now);
-      if (IsBurst()) gather = kGatherTimeInBurst;
+      // What is not normal is written soon, and so is all if the queue could get full.
+      if (type == base::EventType::kNormal && IsBurst() && waiting_ < kMaxWaiting / 2) {
+        gather = kGatherTimeInBurst;
+      }
     }
     if (first_waiting) writer_.AddAfter(key, gather);
   }
@@ -154,7 +157,9 @@ class EventRecorder::Impl {
 
   void CountDropped(int64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (dropped_ == 0)
-      LOG_WARNING("events are dropped: the API refuses them, or does not answer in time");
+      LOG_WARNING(
+          "events are dropped: there are too many at once, or the API refuses them, or it does not "
+          "answer in time");
     dropped_ += count;
   }
 

@@ -5,9 +5,9 @@
 // count and lastTimestamp change, as in client-go. The queue holds 1,000 events. Events that do not
 // fit, and those that the API refuses, are dropped and counted in the log.
 //
-// An event is written 100 ms after it was recorded. While more than 20 events wait, it is written
-// two seconds after, unless it is withdrawn before: in a burst of claims the API server is spared
-// the news that something begins which has ended meanwhile.
+// An event is written 100 ms after it was recorded. While 20 to 500 events wait, a normal one is
+// written two seconds after, unless it is withdrawn before: in a burst of claims the API server is
+// spared the news that something begins which has ended meanwhile.
 #pragma once
 
 #include <memory>

@@ -2,7 +2,6 @@
 import pytest
 from lib import block_agent, objects
 from lib.kubernetes.cluster import KINDS
-from lib.kubernetes.programs import Process
 from lib.standalone import BINARY, wait_for
 
 pytestmark = pytest.mark.kubernetes
@@ -11,21 +10,23 @@ GROUP = "/apis/storage.berth.dev/v1alpha1"
 
 
 class Site:
+    """An operator and an agent, which end with the node."""
+
     def __init__(self, node):
         self.node = node
         self.cluster = node.cluster
         self.images = node.folder / "images"
         self.images.mkdir()
         folder = node.folder
-        self.operator = Process(folder / "operator.log", [
-            BINARY, "controller", "--roles=block-operator", f"--kubeconfig={self.cluster.kubeconfig}", "--block-operator-agents=false"])
+        node.run("operator", BINARY, "controller", "--roles=block-operator", f"--kubeconfig={self.cluster.kubeconfig}",
+                 "--block-operator-agents=false")
         wait_for("the kinds", lambda: all(self.fetch(kind).code == 200 for kind in ("storageclusters", "volumefences", "nodecleanups")))
         reply = self.cluster.api.post(f"{GROUP}/storageclusters", block_agent.storage_cluster("main", self.images))
         assert reply.code == 201, reply
-        self.agent = Process(folder / "agent.log", [
-            BINARY, "block-agent", f"--kubeconfig={self.cluster.kubeconfig}", f"--node-name={node.name}", f"--data={folder}/agent",
-            f"--socket={folder}/agent.sock", f"--kubelet-dir={node.kubelet_folder}", f"--volume-plugin-dir={folder}/flex"])
-        self.agent.wait_for("the agent's driver", lambda: "is installed in" in self.agent.log())
+        agent = node.run("agent", BINARY, "block-agent", f"--kubeconfig={self.cluster.kubeconfig}", f"--node-name={node.name}",
+                         f"--data={folder}/agent", f"--socket={folder}/agent.sock", f"--kubelet-dir={node.kubelet_folder}",
+                         f"--volume-plugin-dir={folder}/flex")
+        agent.wait_for("the agent's driver", lambda: "is installed in" in agent.log())
         # It is XFS, because ext4 grows in use only with CAP_SYS_RESOURCE, which a container may lack.
         self.cluster.create(objects.storage_class("block", provisioner="block.berth.dev", binding="Immediate") | {
             "parameters": {"cluster": "main", "csi.storage.k8s.io/fstype": "xfs"}})
@@ -37,16 +38,10 @@ class Site:
         return {item["metadata"]["name"]: [each["node"] for each in item.get("attachments") or []]
                 for item in self.fetch("volumefences").json["items"]}
 
-    def stop(self):
-        self.agent.stop()
-        self.operator.stop()
-
 
 @pytest.fixture
 def site(bare_node):
-    made = Site(bare_node)
-    yield made
-    made.stop()
+    return Site(bare_node)
 
 
 def capacity(cluster, kind, name):

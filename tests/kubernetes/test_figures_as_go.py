@@ -71,7 +71,8 @@ class Plugin:
         claim = objects.claim("data", "1Mi", self.world.storage_class)
         if not self.world.cluster.real:
             # On a real cluster kube-controller-manager has the driver take the claim over. Here a person does.
-            claim["metadata"]["annotations"] = {"pv.kubernetes.io/migrated-to": self.world.driver}
+            claim["metadata"]["annotations"] = {"pv.kubernetes.io/migrated-to": self.world.driver,
+                                                "volume.kubernetes.io/storage-resizer": self.world.driver}
         self.world.create(claim)
         _, volume = self.world.bound("data")
         assert "awsElasticBlockStore" in volume["spec"], "it is a volume of the plugin"

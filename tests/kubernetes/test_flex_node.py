@@ -3,7 +3,6 @@ import shutil
 
 import pytest
 from lib import flex, mounts, objects
-from lib.kubernetes.programs import Process
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.kubernetes
@@ -32,7 +31,7 @@ class Deployment:
 
     def start(self, *arguments):
         self._done.unlink(missing_ok=True)
-        return Process(self._node.folder / "flex-deploy.log", ["/bin/sh", flex.DEPLOY / "flex-deploy", *arguments], {
+        return self._node.run("flex-deploy", "/bin/sh", flex.DEPLOY / "flex-deploy", *arguments, env={
             "DRIVERS": str(self._image), "FLEXMNT": str(self.plugins), "DONE": str(self._done),
             "KUBELET": str(self._node.kubelet_folder), "PAUSE": "1"})
 

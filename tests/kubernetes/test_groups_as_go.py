@@ -19,7 +19,7 @@ def shop(new_world, short):
 def test_a_group_is_taken_and_deleted(shop):
     """A group of two claims is taken with a snapshot of each, and deleted with all that it made."""
     world = shop.world
-    shop.take("monday")
+    shop.take_group("monday")
     group, content, members = shop.ready("monday")
     world.same("group", group)
     world.same("content", shop.content_for_comparison(content))
@@ -36,7 +36,7 @@ def test_a_group_is_taken_and_deleted(shop):
 def test_a_member_alone_cannot_be_deleted(shop):
     """A snapshot of a group that is deleted by itself stays until the group is deleted."""
     world = shop.world
-    shop.take("monday")
+    shop.take_group("monday")
     group, _, members = shop.ready("monday")
     snapshot, content = members[SHOP[0]]
     name = snapshot["metadata"]["name"]
@@ -54,7 +54,7 @@ def test_a_member_alone_cannot_be_deleted(shop):
 def test_a_group_of_retain_stays_in_the_driver(shop):
     """The contents and the snapshots of a class with Retain stay when their group is deleted."""
     world = shop.world
-    shop.take("monday", policy="Retain")
+    shop.take_group("monday", policy="Retain")
     _, content, members = shop.ready("monday")
     world.delete("VolumeGroupSnapshot", "monday")
     world.wait_gone("VolumeGroupSnapshot", "monday")
@@ -70,7 +70,7 @@ def test_a_group_of_retain_stays_in_the_driver(shop):
 def test_a_member_is_restored(shop):
     """A claim whose source is a snapshot of a group is bound."""
     world = shop.world
-    shop.take("monday")
+    shop.take_group("monday")
     group, _, members = shop.ready("monday")
     name = members[SHOP[0]][0]["metadata"]["name"]
     world.claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name})
@@ -85,7 +85,7 @@ def test_with_a_snapshotter_on_each_node(new_world, short):
     world = shop.world
     shop.start_controller()
     shop.start_snapshotter_of("node-a")
-    shop.take("monday")
+    shop.take_group("monday")
     kind = f"snapshots-{world.namespace}"
     world.create(objects.snapshot_class(kind, world.driver))
     world.create(objects.snapshot("snap", SHOP[0], kind))

@@ -103,11 +103,11 @@ def check_and_delete(switch):
 def test_while_the_driver_is_asked(switch):
     """The programs are changed while CreateVolumeGroupSnapshot is unanswered, and changed back: one group, and it is deleted."""
     shop = switch.shop
-    shop.take("sunday")
+    shop.take_group("sunday")
     group, _, members = shop.ready("sunday")  # from now on the program knows the driver
     shop.delete("sunday", group, members)
     shop.driver.halt()
-    shop.take("monday")
+    shop.take_group("monday")
     content_of(shop, is_asked)
     switch.end()
     shop.driver.go_on()
@@ -119,7 +119,7 @@ def test_before_its_snapshots_are_made(switch):
     """The programs are changed when the driver has taken the group and no VolumeSnapshot of it is there yet."""
     shop = switch.shop
     shop.driver.halt()
-    shop.take("monday")
+    shop.take_group("monday")
     content_of(shop)
     switch.end("controller")
     shop.driver.go_on()
@@ -132,7 +132,7 @@ def test_before_its_snapshots_are_made(switch):
 def test_when_it_is_ready(switch):
     """The programs are changed under a group that is ready, and changed back: it and its snapshots stay ready."""
     shop = switch.shop
-    shop.take("monday")
+    shop.take_group("monday")
     members = shop.ready("monday")[2]
     switch.change()
     check_stays_ready(switch, members)
@@ -142,7 +142,7 @@ def test_when_it_is_ready(switch):
 def test_while_it_is_deleted(switch):
     """The programs are changed while DeleteVolumeGroupSnapshot is unanswered, and changed back."""
     shop = switch.shop
-    shop.take("monday")
+    shop.take_group("monday")
     group, content, members = shop.ready("monday")
     shop.driver.halt()
     shop.world.delete("VolumeGroupSnapshot", "monday")

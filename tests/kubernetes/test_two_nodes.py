@@ -27,15 +27,17 @@ def drivers(nodes):
     """Gives the driver double of each node, by the node's name; both have the same volumes."""
     folder = nodes[NODE].folder / "shared"
     made = {}
-    for name, each in nodes.items():
-        others = [name, *(other for other in nodes if other != name)]
-        made[name] = CsiDouble(each.kubelet_folder / "plugins" / SHARED, name=SHARED, nodes=others, data=folder,
-                               registration_folder=each.kubelet_folder / "plugins_registry").start()
-        wait_for(f"the driver on {name}", lambda each=each: each.lists(SHARED))
-    nodes[NODE].cluster.create(objects.storage_class("shared", binding="Immediate", provisioner=SHARED))
-    yield made
-    for each in made.values():
-        each.stop()
+    try:
+        for name, each in nodes.items():
+            others = [name, *(other for other in nodes if other != name)]
+            made[name] = CsiDouble(each.kubelet_folder / "plugins" / SHARED, name=SHARED, nodes=others, data=folder,
+                                   registration_folder=each.kubelet_folder / "plugins_registry").start()
+            wait_for(f"the driver on {name}", lambda each=each: each.lists(SHARED))
+        nodes[NODE].cluster.create(objects.storage_class("shared", binding="Immediate", provisioner=SHARED))
+        yield made
+    finally:
+        for each in made.values():
+            each.stop()
 
 
 @pytest.fixture(params=["go", "berth"])

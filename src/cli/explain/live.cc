@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <span>
 
 #include "base/ipc/block_call.h"
 #include "base/ipc/block_trailer.h"
 #include "base/text.h"
 #include "platform/files/durable_file.h"
+#include "platform/mounts/mounter.h"
 #include "platform/processes/command_line.h"
 #include "platform/processes/process_walk.h"
 #include "rpc/registration_client.h"
@@ -143,9 +145,12 @@ std::vector<std::string> FindRoles(const std::vector<std::string>& words) {
   constexpr std::string_view kPrograms[] = {"csi-provisioner", "csi-attacher", "csi-resizer",
                                             "csi-snapshotter", "snapshot-controller"};
   if (words.empty()) return {};
-  const std::string_view program = base::FileNameOf(words[0]);
-  if (std::ranges::find(kPrograms, program) != std::end(kPrograms)) {
-    return {std::string(program.substr(program.starts_with("csi-") ? 4 : 0))};
+  // The program's name, or that of its first argument: `berth csi-provisioner`.
+  for (const std::string& word : std::span(words).first(std::min<size_t>(words.size(), 2))) {
+    const std::string_view program = base::FileNameOf(word);
+    if (std::ranges::find(kPrograms, program) != std::end(kPrograms)) {
+      return {std::string(program.substr(program.starts_with("csi-") ? 4 : 0))};
+    }
   }
   if (words.size() < 2 || words[1] != "controller") return {};
   std::vector<std::string> roles;
@@ -156,6 +161,22 @@ std::vector<std::string> FindRoles(const std::vector<std::string>& words) {
     }
   }
   return roles;
+}
+
+// The host's path of a socket that a process in a container names, as far as its mount table tells:
+// it knows the folder within the file system from which the container's folder is mounted.
+std::string FindHostPath(const std::string& process, const std::string& socket) {
+  const auto table = platform::ReadMountTable(process + "/mountinfo");
+  if (!table.ok()) return socket;
+  const platform::MountEntry* holder = nullptr;
+  for (const platform::MountEntry& mount : *table) {
+    if (mount.mount_point != "/" && socket.starts_with(mount.mount_point + "/") &&
+        (holder == nullptr || mount.mount_point.size() >= holder->mount_point.size())) {
+      holder = &mount;
+    }
+  }
+  if (holder == nullptr || holder->root == "/") return socket;
+  return holder->root + socket.substr(holder->mount_point.size());
 }
 
 // Whether a signal has stopped the process, and it belongs to root or to this process's user.
@@ -177,10 +198,13 @@ void AddStoppedRoles(State& state) {
     if (!IsStoppedAndOurs(folder)) continue;
     const std::vector<std::string> words = platform::ReadCommandLine(folder);
     StoppedRoles stopped{.process = {}, .roles = FindRoles(words), .sockets = {}};
+    stopped.of_node = std::ranges::any_of(words, [](const std::string& word) {
+      return word.find("-node-deployment") != std::string::npos;
+    });
     if (stopped.roles.empty()) continue;
     for (std::string& socket : platform::FindFlagValues(words, "csi-address")) {
       if (socket.starts_with(kScheme)) socket.erase(0, kScheme.size());
-      stopped.sockets.push_back(std::move(socket));
+      stopped.sockets.push_back(FindHostPath(folder, socket));
     }
     auto process = platform::ReadProcess(pid);
     if (!process.ok() || !process->stopped()) continue;

@@ -13,8 +13,8 @@ bool NodeHasWork(const State& state) {
 }
 
 constexpr std::string_view kCreateNamedSecret =
-    "create the secret that the volume names, in the namespace that it names; the kubelet tries "
-    "again by itself";
+    "create the secret that the volume names, in the namespace that it names or else in the pod's; "
+    "the kubelet tries again by itself";
 
 // The errors of the kubelet's operations.
 constexpr KnownError kKubeletErrors[] = {

@@ -145,8 +145,9 @@ const platform::ProcessInfo* FindStoppedRole(const State& state, const Turn& tur
   for (const StoppedRoles& stopped : state.stopped_roles) {
     const bool serves =
         turn.driver.empty() || std::ranges::any_of(stopped.sockets, [&](const auto& socket) {
-          return IsSocketOf(socket, turn.driver) ||
-                 std::ranges::find(state.driver_sockets, socket) != state.driver_sockets.end();
+          const bool of_node =
+              std::ranges::find(state.driver_sockets, socket) != state.driver_sockets.end();
+          return of_node || (!stopped.of_node && IsSocketOf(socket, turn.driver));
         });
     if (serves && std::ranges::find(stopped.roles, turn.role) != stopped.roles.end()) {
       return &stopped.process;

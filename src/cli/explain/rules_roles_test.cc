@@ -200,6 +200,11 @@ TEST_F(RolesRulesTest, AStoppedRoleOfAnotherDriverIsNoCause) {
   EXPECT_EQ(First().id, "waits-for-role");
   state_.driver_sockets = {"/other/csi.sock"};
   EXPECT_EQ(First().id, "role-stopped") << "the kubelet knows the socket as the driver's";
+  state_.driver_sockets = {};
+  state_.stopped_roles[0].sockets = {"/plugins/fake.csi.example.com/csi.sock"};
+  EXPECT_EQ(First().id, "role-stopped");
+  state_.stopped_roles[0].of_node = true;
+  EXPECT_EQ(First().id, "waits-for-role") << "another node's role may have to act";
 }
 
 TEST_F(RolesRulesTest, WhatTheApiRefusesARole) {

@@ -24,8 +24,11 @@ struct Server {
 // A process of this machine that runs controllers, and that a signal has stopped.
 struct StoppedRoles {
   platform::ProcessInfo process;
-  std::vector<std::string> roles;    // "provisioner"
-  std::vector<std::string> sockets;  // of the drivers that its command line names
+  std::vector<std::string> roles;  // "provisioner"
+  // Of the drivers that its command line names. If it runs in a container: the host's paths, as far
+  // as they are known.
+  std::vector<std::string> sockets;
+  bool of_node = false;  // each node has such a process (--node-deployment)
 };
 
 struct State {

@@ -73,11 +73,10 @@ DataSources::Releasing::~Releasing() {
 }
 
 DataSources::DataSources(const Context& context, const Options& options, const Attempts& attempts,
-                         const NodeReach& reach, Callbacks callbacks)
+                         Callbacks callbacks)
     : context_(context),
       options_(options),
       attempts_(attempts),
-      reach_(reach),
       callbacks_(std::move(callbacks)),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<api::PersistentVolume>()) {}
@@ -98,7 +97,7 @@ StatusOr<bool> DataSources::IsNeededBy(
   const bool needed = std::ranges::any_of(claims, [&](const auto& claim) {
     // The driver may still read the source, whatever is granted now.
     return claim->ns() == ns || attempts_.MayHaveVolume(*claim) ||
-           (options_.node_deployment.enabled() && !reach_.ReachesSource(*claim));
+           options_.node_deployment.enabled();
   });
   if (needed) return true;
   if (!attempts_.taken_over()) {

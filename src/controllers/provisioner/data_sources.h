@@ -9,14 +9,14 @@
 //
 // A claim of another namespace keeps the source only while a grant or an open call needs it. So
 // that the source is not released between HoldSource and the opening of the call, an Opening lives
-// meanwhile: HoldSource waits for a release that runs, and no release begins.
+// during a try to make the volume: HoldSource waits for a release that runs, and no release begins.
 //
 // Snapshots are read from the API when a claim names one. A watch of snapshots begins with the
 // first such claim, because a cluster may not have the kind; it only wakes claims that wait for
 // their snapshot.
 //
-// Thread-safe. What the context names, the options, the attempts and the reach are borrowed and
-// outlive this object. If HoldSource fails, the driver must not be asked yet; the finalizer may be
+// Thread-safe. What the context names, the options and the attempts are borrowed and outlive
+// this object. If HoldSource fails, the driver must not be asked yet; the finalizer may be
 // written nevertheless, and is removed when no claim needs it. A release with the outcome Retry has
 // left the finalizer in place.
 #pragma once
@@ -36,7 +36,6 @@
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/provisioner/attempts.h"
-#include "controllers/provisioner/node_reach.h"
 #include "controllers/provisioner/options.h"
 #include "controllers/provisioner/snapshot_watch.h"
 #include "proto/csi.pb.h"
@@ -63,11 +62,10 @@ class DataSources {
     std::function<void(const Source& source)> source_free;
   };
   DataSources(const Context& context, const Options& options, const Attempts& attempts,
-              const NodeReach& reach, Callbacks callbacks);
+              Callbacks callbacks);
 
   // Keeps the claim's source from being released by this process while it lives: from before
-  // HoldSource until the call is open (Attempts). It waits for a release that runs. Borrows the
-  // sources.
+  // HoldSource until the try has ended. It waits for a release that runs. Borrows the sources.
   class Opening {
    public:
     Opening(DataSources& sources, const Claim& claim);
@@ -121,8 +119,8 @@ class DataSources {
   base::Status CheckNamespace(const Claim& claim) const;
   // Whether one of the unbound claims that name a source in namespace `ns` needs it. A claim of
   // another namespace that may not use the source must not keep it, unless a volume may be made
-  // from it already. Of a source out of this node's reach only another node's provisioner knows
-  // that, so there such a claim keeps it. An error: it is not known.
+  // from it already. In a node deployment another node's provisioner may have opened that call, so
+  // there each such claim keeps the source until it is bound or gone. An error: it is not known.
   base::StatusOr<bool> IsNeededBy(const std::string& ns,
                                   const std::vector<std::shared_ptr<const Claim>>& claims) const;
   base::StatusOr<csi::v1::VolumeContentSource> HoldClone(const Claim& claim,
@@ -140,7 +138,6 @@ class DataSources {
   const Context context_;
   const Options& options_;
   const Attempts& attempts_;
-  const NodeReach& reach_;
   const Callbacks callbacks_;
   kube::Informer<Claim>& claims_;
   kube::Informer<api::PersistentVolume>& volumes_;

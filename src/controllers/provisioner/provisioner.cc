@@ -42,7 +42,7 @@ Provisioner::Provisioner(Context context, DriverConnection& driver, Options opti
       attempts_(context.client, options_,
                 {.claim = [this](const std::string& key) { claim_workers_.AddNow(key); },
                  .record = [this] { QueueIntents(); }}),
-      sources_(context, options_, attempts_, reach_,
+      sources_(context, options_, attempts_,
                {.snapshot_changed =
                     [this](const std::string& snapshot) {
                       for (const auto& claim : claims_.ByIndex(kClaimsBySnapshot, snapshot)) {

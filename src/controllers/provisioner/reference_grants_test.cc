@@ -190,12 +190,11 @@ class OpeningTest : public RevokedGrantTest {
     options_.cross_namespace_sources = true;
     options_.node_deployment.node_name = node;
     cluster_.client.Serve(ReferenceGrant::kInfo);
-    reach_.emplace(cluster_.context(), options_.node_deployment);
     attempts_.emplace(cluster_.client, options_,
                       Attempts::Wake{.claim = [](const auto&) {}, .record = [] {}});
     attempts_->FinishTakeOver();
     sources_.emplace(
-        cluster_.context(), options_, *attempts_, *reach_,
+        cluster_.context(), options_, *attempts_,
         DataSources::Callbacks{
             .snapshot_changed = [](const auto&) {},
             .source_free = [this](const auto& source) { free_.push_back(source.key); }});
@@ -218,7 +217,6 @@ class OpeningTest : public RevokedGrantTest {
   void Release() { ASSERT_OK(sources_->ReleaseClone("default/source", Driver()).status); }
 
   Options options_;
-  std::optional<NodeReach> reach_;
   std::optional<Attempts> attempts_;
   std::optional<DataSources> sources_;
   std::vector<std::string> free_;  // sources that are to be looked at again
@@ -239,8 +237,8 @@ TEST_F(OpeningTest, ASourceStaysHeldBetweenItsHoldAndTheOpeningOfTheCall) {
   EXPECT_FALSE(IsHeld()) << "no call was opened";
 }
 
-TEST_F(OpeningTest, OnlyANodeThatReachesTheSourceReleasesItWhenItsGrantIsRevoked) {
-  BeginSources("node-z");
+TEST_F(OpeningTest, WithAProvisionerOnEachNodeAnUnboundClaimKeepsItsSource) {
+  BeginSources("node-a");
   ASSERT_TRUE(sources_->HoldSource(Copy(), Driver()).ok());
   RevokeGrant();
   Release();

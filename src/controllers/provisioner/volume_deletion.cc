@@ -222,7 +222,9 @@ Status VolumeDeletion::FreeObject(const Volume& volume) {
   Volume freed = volume;
   freed.remove_finalizer(kVolumeFinalizer);
   const auto driver = driver_.info();
-  if (driver->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) {
+  // An attachment may have come during the call of the driver: then the attacher needs the object.
+  if (driver->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME) &&
+      attachments_.ByIndex(kAttachmentsByVolume, volume.name()).empty()) {
     freed.remove_finalizer(AttacherFinalizer(driver->name));
   }
   if (freed.finalizers() == volume.finalizers()) return base::OkStatus();

@@ -69,8 +69,8 @@ class VolumeDeletion {
   // FAILED_PRECONDITION: another PersistentVolume that is wanted stands for the same volume.
   base::Status CheckAlone(const Volume& volume) const;
   // Takes the provisioner's finalizer off the object of a volume that the driver has deleted. The
-  // attacher's goes with the same write, because no attachment names the volume: a write by the
-  // attacher of its own would cost the API server as much as all else of the deletion.
+  // attacher's goes with the same write if no attachment names the volume, so that the attacher
+  // need not write the object as well.
   base::Status FreeObject(const Volume& volume);
   // Reports that the driver has deleted the volume, but its object is left. `written` is the
   // failure of the write.

@@ -49,7 +49,7 @@ class Shop:
 
     # -- the group
 
-    def take(self, name, policy="Delete"):
+    def take_group(self, name, policy="Delete"):
         world = self.world
         kind = f"groups-{world.namespace}"
         world.names[kind] = "GROUP-CLASS"
