@@ -33,8 +33,7 @@ using base::StatusCode;
 
 // The number of revisions of one compaction step. Writes wait for a step, about a millisecond.
 constexpr Revision kCompactionStep = 500;
-// Of the upkeep, which has time: with large objects 500 revisions took 23 ms, for which writes
-// wait.
+// Of the upkeep, which has time: 500 revisions of large objects delayed writes by 23 ms.
 constexpr Revision kUpkeepStep = 100;
 // The history that is kept while the disk is full, because the rows before it make room for
 // deletions.
@@ -147,11 +146,13 @@ class SqliteStore : public Store {
 
   void ApplyAsync(Write write, std::function<void(StatusOr<Revision>)> done,
                   CommitOn where) override {
-    Pending pending{.write = std::move(write), .value = nullptr, .done = std::move(done)};
+    std::vector<Pending> group(1);
+    Pending& pending = group.front();
+    pending.write = std::move(write);
+    pending.done = std::move(done);
     if (pending.write.value.has_value()) {
       pending.value = std::make_shared<const std::string>(*std::move(pending.write.value));
     }
-    std::vector<Pending> group;
     {
       MutexLock lock(mutex_);
       if (where == CommitOn::kWriterThread || writing_ || HasQueuedWork()) {
@@ -161,7 +162,6 @@ class SqliteStore : public Store {
       }
       writing_ = true;
     }
-    group.push_back(std::move(pending));
     std::vector<StatusOr<Revision>> results = CommitGroup(group);
     EndWriting(FindHistoryTarget() != 0);
     // The answers come last, because the store may be gone after them.
@@ -318,8 +318,9 @@ class SqliteStore : public Store {
 
   // Commits the whole group in one transaction, and returns the result of each write. A write whose
   // condition fails gets its own error. An I/O error fails all writes of the group, because the
-  // whole transaction is rolled back.
-  std::vector<StatusOr<Revision>> CommitGroup(const std::vector<Pending>& group) {
+  // whole transaction is rolled back. An exception, such as of short memory, ends the process: a
+  // caller that survived it would keep the writer's turn for ever, and an open transaction.
+  std::vector<StatusOr<Revision>> CommitGroup(const std::vector<Pending>& group) noexcept {
     std::vector<StatusOr<Revision>> results;
     std::vector<Change> changes;
     Status committed = WriteGroup(group, results, changes);
@@ -337,8 +338,7 @@ class SqliteStore : public Store {
       current_ = newest;
       fan_out_.QueueChanges(std::move(changes), newest);
     }
-    // The error of the fault point is ignored, because a durable write cannot be answered as
-    // failed.
+    // Its error is ignored, because a durable write cannot be answered as failed.
     base::FaultPoint<"store.commit.after">().IgnoreError();
     return results;
   }

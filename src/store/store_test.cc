@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <latch>
+#include <new>
 #include <thread>
 
 #include "base/fault.h"
@@ -118,6 +121,30 @@ class StoreTest : public ::testing::Test {
     return revision.ok() ? *revision : 0;
   }
 
+  // Creates the object, and returns the thread that committed it.
+  std::thread::id FindWriterOf(std::string key, Store::CommitOn where) {
+    std::promise<std::thread::id> writer;
+    auto found = writer.get_future();
+    const auto answer = [&](const StatusOr<Revision>& result) {
+      EXPECT_TRUE(result.ok()) << result.status();
+      writer.set_value(std::this_thread::get_id());
+    };
+    store_->ApplyAsync({std::move(key), 0, "v"}, answer, where);
+    return found.get();
+  }
+  // Waits until the writer thread has ended its first upkeep, which comes at once, and so waits for
+  // work. A turn in which it answers a write includes that upkeep, unless an earlier one did.
+  void WaitUntilNobodyWrites() {
+    FindWriterOf("/idle/thread", Store::CommitOn::kWriterThread);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (int i = 0; FindWriterOf(fmt::format("/idle/{}", i), Store::CommitOn::kThisThread) !=
+                    std::this_thread::get_id();
+         ++i) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no caller commits itself";
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
   TempFolder folder_;
   std::unique_ptr<Store> store_;
 };
@@ -145,41 +172,57 @@ TEST_F(StoreTest, ObjectsAndRevisionsSurviveReopening) {
   EXPECT_EQ(Put("/pods/a/z", 0, "three"), last + 1);
 }
 
-// Holds the writer in its first commit until it is let go.
+// Holds the writer in the next commit after Arm until it is let go.
 class HoldingReserve : public Reserve {
  public:
   bool GiveUp() override { return false; }
   bool IsGivenUp() override {
-    if (!held_.exchange(true)) {
+    if (armed_.exchange(false)) {
+      holds = std::this_thread::get_id();
       entered.count_down();
       leave.wait();
     }
     return false;
   }
+  void Arm() { armed_ = true; }
 
   std::latch entered{1}, leave{1};
+  std::thread::id holds;  // the thread that is held; valid after `entered`
 
  private:
-  std::atomic<bool> held_{false};
+  std::atomic<bool> armed_{false};
 };
 
 TEST_F(StoreTest, AThreadThatFindsNobodyWritingCommitsItself) {
-  std::thread::id here, there;
-  store_->ApplyAsync(
-      {"/pods/a/x", 0, "one"}, [&](auto) { here = std::this_thread::get_id(); },
-      Store::CommitOn::kThisThread);
-  EXPECT_EQ(here, std::this_thread::get_id());  // and it is answered already
-  std::latch done(1);
-  store_->ApplyAsync(
-      {"/pods/a/y", 0, "two"},
-      [&](auto) {
-        there = std::this_thread::get_id();
-        done.count_down();
-      },
-      Store::CommitOn::kWriterThread);
-  done.wait();
-  EXPECT_NE(there, here);
-  EXPECT_EQ(*store_->Get("/pods/a/y")->value, "two");
+  ASSERT_NO_FATAL_FAILURE(WaitUntilNobodyWrites());
+  const auto here = std::this_thread::get_id();
+  EXPECT_EQ(FindWriterOf("/pods/a/x", Store::CommitOn::kThisThread), here);
+  EXPECT_NE(FindWriterOf("/pods/a/y", Store::CommitOn::kWriterThread), here);
+  EXPECT_EQ(*store_->Get("/pods/a/x")->value, "v");
+  EXPECT_EQ(*store_->Get("/pods/a/y")->value, "v");
+}
+
+// Throws in a commit, as when memory is short.
+class ThrowingReserve : public Reserve {
+ public:
+  bool GiveUp() override { return false; }
+  bool IsGivenUp() override { throw std::bad_alloc(); }
+};
+
+// A process that went on would wait for the writer's turn for ever.
+TEST_F(StoreTest, AnExceptionInACallersCommitEndsTheProcess) {
+  store_.reset();
+  const auto write = [this] {
+    ThrowingReserve reserve;
+    auto opened = Store::Open({.path = folder_.file("db"), .reserve = &reserve});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    try {
+      (*opened)->Apply({"/pods/a/x", 0, "one"}).IgnoreError();
+    } catch (const std::bad_alloc&) {
+      std::exit(0);
+    }
+  };
+  EXPECT_EXIT(write(), testing::KilledBySignal(SIGABRT), "");
 }
 
 TEST_F(StoreTest, WhatComesDuringACallersCommitIsTheWriterThreads) {
@@ -188,12 +231,16 @@ TEST_F(StoreTest, WhatComesDuringACallersCommitIsTheWriterThreads) {
   auto opened = Store::Open({.path = folder_.file("db"), .reserve = &reserve});
   ASSERT_TRUE(opened.ok()) << opened.status();
   store_ = *std::move(opened);
+  ASSERT_NO_FATAL_FAILURE(WaitUntilNobodyWrites());
   const auto recorder = std::make_shared<Recorder>();
+  const Revision before = store_->current();
   const auto watch = store_->Watch("/pods/", 0, recorder);
   ASSERT_TRUE(watch.ok()) << watch.status();
 
+  reserve.Arm();
   std::jthread holder([&] { Put("/pods/a/0", 0, "first"); });
   reserve.entered.wait();
+  EXPECT_EQ(reserve.holds, holder.get_id());
   constexpr int kOthers = 20;
   std::latch done(kOthers);
   std::atomic<int> on_this_thread{0};
@@ -208,7 +255,7 @@ TEST_F(StoreTest, WhatComesDuringACallersCommitIsTheWriterThreads) {
         Store::CommitOn::kThisThread);
   }
   std::jthread compactor([&] { EXPECT_TRUE(store_->Compact(1).ok()); });
-  EXPECT_EQ(store_->current(), 0);  // nothing is written yet, and nobody was blocked
+  EXPECT_EQ(store_->current(), before);  // nothing is written yet, and nobody was blocked
   reserve.leave.count_down();
   done.wait();
   holder.join();
@@ -218,7 +265,7 @@ TEST_F(StoreTest, WhatComesDuringACallersCommitIsTheWriterThreads) {
   ASSERT_EQ(changes.size(), kOthers + 1U);
   for (int i = 0; i <= kOthers; ++i) {
     EXPECT_EQ(changes[i].record.key, fmt::format("/pods/a/{}", i));
-    EXPECT_EQ(changes[i].record.revision, i + 1);
+    EXPECT_EQ(changes[i].record.revision, before + i + 1);
   }
 }
 
