@@ -9,6 +9,13 @@ using base::Error;
 using base::Status;
 using base::StatusCode;
 
+namespace {
+
+// An answer may have 64 warnings of 256 bytes, which quoting can make twice as long.
+constexpr uint32_t kMaxHead = 64 * 1024;
+
+}  // namespace
+
 // Wakes the thread that waits for the answer.
 class LocalCall::Host : public ExchangeHost {
  public:
@@ -51,6 +58,7 @@ LocalCall::LocalCall(const Service& service, Request request, const Serve& serve
     : host_(std::make_shared<Host>(service)) {
   parser_.eager(true);
   parser_.body_limit(boost::none);  // the caller bounds what it keeps
+  parser_.header_limit(kMaxHead);
   exchange_ = std::make_shared<Exchange>(host_, std::move(request));
   serve(Exchange::NewHandle(exchange_));
 }

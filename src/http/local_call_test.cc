@@ -1,5 +1,6 @@
 #include "http/local_call.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <latch>
@@ -41,6 +42,21 @@ TEST_F(LocalCallTest, TheHandlerRunsOnTheCallersThread) {
   EXPECT_EQ(call.code(), 201);
   EXPECT_EQ(call.Header("retry-after"), "3");
   EXPECT_EQ(call.Header("Location"), "");
+}
+
+TEST_F(LocalCallTest, AnAnswerWithAsManyWarningsAsThereMayBeIsRead) {
+  LocalCall call(service_, request_, [&](const std::shared_ptr<Exchange>& exchange) {
+    for (int i = 0; i < 64; ++i) {
+      exchange->AddWarning(fmt::format("{:02}{}", i, std::string(254, '"')));
+    }
+    Response response{.body = "read"};
+    for (std::string& warning : exchange->TakeWarnings()) {
+      response.headers.emplace_back("Warning", std::move(warning));
+    }
+    exchange->Reply(response);
+  });
+  EXPECT_EQ(ReadAll(call).value_or("failed"), "read");
+  EXPECT_THAT(call.Header("Warning"), testing::StartsWith("299 "));
 }
 
 TEST_F(LocalCallTest, AStreamOfAnotherThreadArrivesWhole) {
