@@ -180,7 +180,18 @@ void HttpEndpoint::Handle(std::shared_ptr<http::Exchange> exchange) {
     asked.waiting.push_back(std::move(exchange));
     if (std::exchange(asked.running, true)) return;
   }
-  workers_.Post([&asked] { AnswerWaiting(asked); });
+  if (!workers_.Post([&asked] { AnswerWaiting(asked); })) RefuseWaiting(asked);
+}
+
+void HttpEndpoint::RefuseWaiting(Path& path) {
+  std::vector<std::shared_ptr<http::Exchange>> waiting;
+  {
+    base::MutexLock lock(path.mutex);
+    path.running = false;
+    waiting.swap(path.waiting);
+  }
+  const http::Response answer = ToHttpResponse({.code = 503, .body = "503 Service Unavailable\n"});
+  for (const auto& exchange : waiting) exchange->Reply(answer);
 }
 
 void HttpEndpoint::AnswerWaiting(Path& path) {

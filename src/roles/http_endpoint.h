@@ -63,6 +63,8 @@ class HttpEndpoint : private http::Service {
   };
   // Runs the handler until nobody waits. Runs on a worker.
   static void AnswerWaiting(Path& path);
+  // Answers all who wait with 503, because no worker can run the handler.
+  static void RefuseWaiting(Path& path);
 
   std::map<std::string, Path> paths_;
   std::unique_ptr<http::Server> http_;

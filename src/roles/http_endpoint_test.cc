@@ -12,6 +12,8 @@
 #include <latch>
 #include <vector>
 
+#include "base/workers/fake_thread_limit.h"
+
 namespace berth::roles {
 namespace {
 
@@ -64,6 +66,14 @@ TEST_F(HttpEndpointTest, AnswersProbes) {
   EXPECT_TRUE(answer.ends_with("\r\n\r\nok"));
   EXPECT_THAT(SendRequest("GET /broken HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 500 "));
   EXPECT_TRUE(SendRequest("HEAD /healthz HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n")) << "no body";
+}
+
+TEST_F(HttpEndpointTest, APathWhoseHandlerGotNoThreadIsAnsweredAgainLater) {
+  {
+    const base::NoRoomForThreads full;
+    EXPECT_THAT(SendRequest("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 503 "));
+  }
+  EXPECT_THAT(SendRequest("GET /healthz HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpEndpointTest, RefusesTheRest) {
