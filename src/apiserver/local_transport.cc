@@ -70,16 +70,22 @@ http::Request LocalTransport::MakeRequest(const kube::HttpRequest& request) cons
   return made;
 }
 
-StatusOr<std::unique_ptr<http::LocalCall>> LocalTransport::BeginCall(
-    const kube::HttpRequest& request, Time deadline) {
+StatusOr<base::Semaphore::Permit> LocalTransport::WaitForPermit(Time deadline,
+                                                                const std::stop_token& stop) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(
       std::min(deadline, std::chrono::steady_clock::now() + options().request_timeout) -
       std::chrono::steady_clock::now());
-  const base::Semaphore::Permit permit = runs_.Acquire(left);
+  base::Semaphore::Permit permit = runs_.Acquire(left, stop);
+  if (stop.stop_requested()) return Error(StatusCode::kCancelled, "the stream was stopped");
   if (permit == nullptr) {
     return Error(StatusCode::kDeadlineExceeded,
                  "other requests run, and none of them ended in time");
   }
+  return permit;
+}
+
+std::unique_ptr<http::LocalCall> LocalTransport::BeginCall(const kube::HttpRequest& request,
+                                                           base::Semaphore::Permit /*permit*/) {
   return std::make_unique<http::LocalCall>(
       front_, MakeRequest(request), [&](std::shared_ptr<http::Exchange> exchange) {
         const size_t most = http::Limits().max_body;
@@ -92,6 +98,9 @@ StatusOr<std::unique_ptr<http::LocalCall>> LocalTransport::BeginCall(
 
 StatusOr<kube::HttpAnswer> LocalTransport::PerformRequest(const kube::HttpRequest& request,
                                                           Time deadline) {
+  auto permit = WaitForPermit(deadline, {});
+  if (!permit.ok()) return Annotate(permit.status(), request);
+  // After the wait, which may have been long.
   const kube::SendGuard* guard = kube::SendGuard::Current();
   if (guard != nullptr) {
     RETURN_IF_ERROR_WITH(guard->CheckMaySend(), request.ToText());
@@ -101,27 +110,27 @@ StatusOr<kube::HttpAnswer> LocalTransport::PerformRequest(const kube::HttpReques
     return Error(StatusCode::kDeadlineExceeded, "{}: no time is left for the request",
                  request.ToText());
   }
-  auto call = BeginCall(request, deadline);
-  if (!call.ok()) return Annotate(call.status(), request);
+  const auto call = BeginCall(request, *std::move(permit));
   const size_t most = std::min(options().max_body_bytes, request.max_answer_bytes);
   kube::HttpAnswer answer;
-  while (!(*call)->ended()) {
-    if (const Status read = (*call)->ReadMore(deadline, answer.body); !read.ok()) {
+  while (!call->ended()) {
+    if (const Status read = call->ReadMore(deadline, answer.body); !read.ok()) {
       return Annotate(read, request);
     }
     if (answer.body.size() > most) return MakeTooLargeError(request, most);
   }
-  answer.code = (*call)->code();
-  answer.retry_after = ParseSeconds((*call)->Header("Retry-After"));
+  answer.code = call->code();
+  answer.retry_after = ParseSeconds(call->Header("Retry-After"));
   return answer;
 }
 
 Status LocalTransport::StreamResponse(const kube::HttpRequest& request, std::stop_token stop,
                                       Time deadline, const Consume& consume) {
   const Time answer_by = std::chrono::steady_clock::now() + options().request_timeout;
-  auto begun = BeginCall(request, deadline);
-  if (!begun.ok()) return Annotate(begun.status(), request);
-  http::LocalCall& call = **begun;
+  auto permit = WaitForPermit(deadline, stop);
+  if (!permit.ok()) return Annotate(permit.status(), request);
+  const auto begun = BeginCall(request, *std::move(permit));
+  http::LocalCall& call = *begun;
   const std::stop_callback wake(stop, [&] { call.Stop(); });
   std::string received;
   while (!call.ended()) {

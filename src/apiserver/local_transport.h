@@ -34,10 +34,12 @@ class LocalTransport : public kube::Transport {
 
  private:
   http::Request MakeRequest(const kube::HttpRequest& request) const;
-  // Runs the request up to the point at which it waits for others. DEADLINE_EXCEEDED: too many
-  // requests ran until `deadline`.
-  base::StatusOr<std::unique_ptr<http::LocalCall>> BeginCall(const kube::HttpRequest& request,
-                                                             Time deadline);
+  // Waits until a request may run. CANCELLED: `stop` came. DEADLINE_EXCEEDED: too many requests ran
+  // until `deadline`.
+  base::StatusOr<base::Semaphore::Permit> WaitForPermit(Time deadline, const std::stop_token& stop);
+  // Runs the request up to the point at which it waits for others, and gives the permit back.
+  std::unique_ptr<http::LocalCall> BeginCall(const kube::HttpRequest& request,
+                                             base::Semaphore::Permit permit);
 
   RequestRouter& router_;
   const HttpFront& front_;

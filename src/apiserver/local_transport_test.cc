@@ -1,9 +1,12 @@
 #include "apiserver/local_transport.h"
 
+#include <atomic>
 #include <latch>
+#include <thread>
 
 #include "apiserver/api_fixture.h"
 #include "apiserver/forwarding_store.h"
+#include "kube/send_guard.h"
 
 namespace berth::apiserver {
 namespace {
@@ -171,6 +174,91 @@ TEST_F(LocalClientTest, AWriteWithoutAnAnswerEndsAtItsDeadline) {
   }
   silent.AnswerAll();
   client.reset();
+}
+
+// A store that reads the ConfigMap "slow" for as long as the test wants.
+class HoldingStore : public ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  base::StatusOr<store::Record> Get(std::string_view key) override {
+    if (key.ends_with("/slow")) {
+      held.count_down();
+      release.wait();
+    }
+    return ForwardingStore::Get(key);
+  }
+
+  static constexpr int kRuns = 4;  // requests that may run at the same time
+  std::latch held{kRuns}, release{1};
+};
+
+// All places for running requests are taken.
+class BusyLocalClientTest : public LocalClientTest {
+ protected:
+  void SetUp() override {
+    LocalClientTest::SetUp();
+    holding_ = std::make_unique<HoldingStore>(*store_);
+    auto busy = Server::Start(*holding_, clock_,
+                              {.unix_socket = folder_ + "/busy.sock",
+                               .port = 0,
+                               .certificate_folder = folder_ + "/pki",
+                               .node_sockets = folder_ + "/nodes"});
+    ASSERT_TRUE(busy.ok()) << busy.status();
+    busy_ = *std::move(busy);
+    client_ = busy_->NewLocalClient({});
+    for (int i = 0; i < HoldingStore::kRuns; ++i) {
+      holders_.emplace_back(
+          [this] { client_->Get(kConfigMap, "default", "slow").status().IgnoreError(); });
+    }
+    holding_->held.wait();
+  }
+  void TearDown() override {
+    Release();
+    client_.reset();
+    busy_.reset();
+    LocalClientTest::TearDown();
+  }
+  void Release() {
+    if (!holders_.empty()) holding_->release.count_down();
+    holders_.clear();
+  }
+
+  std::unique_ptr<HoldingStore> holding_;
+  std::unique_ptr<Server> busy_;
+  std::vector<std::jthread> holders_;
+};
+
+TEST_F(BusyLocalClientTest, WhetherARequestMayBeSentIsAskedAfterItsWait) {
+  std::atomic<bool> released = false;
+  std::latch begins(1);
+  base::Status answer;
+  {
+    const std::jthread waiter([&] {
+      const std::function<base::Status()> may_send = [&]() -> base::Status {
+        if (released) return base::OkStatus();
+        return base::Error(StatusCode::kFailedPrecondition, "asked before the wait");
+      };
+      const kube::SendGuard guard(may_send, std::chrono::seconds(10));
+      begins.count_down();
+      answer = client_->Get(kConfigMap, "default", "a").status();
+    });
+    begins.wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    released = true;
+    Release();
+  }
+  EXPECT_EQ(answer.code(), StatusCode::kNotFound) << answer;
+}
+
+TEST_F(BusyLocalClientTest, AStreamThatWaitsToRunEndsWhenItIsStopped) {
+  std::stop_source stop;
+  const std::jthread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    stop.request_stop();
+  });
+  const auto ignore = [](const kube::WatchEvent&) { return true; };
+  EXPECT_EQ(client_->Watch(kConfigMap, "default", {}, stop.get_token(), ignore).code(),
+            StatusCode::kCancelled);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 
 #include "base/mutex.h"
 
@@ -23,11 +24,16 @@ class Semaphore {
 
   explicit Semaphore(size_t permits) : free_(permits) {}
 
-  // Null: all permits were in use for all of `patience`.
-  Permit Acquire(std::chrono::milliseconds patience) {
+  // Null: all permits were in use for all of `patience`, or until `stop`.
+  Permit Acquire(std::chrono::milliseconds patience, const std::stop_token& stop = {}) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
+    const std::stop_callback wake(stop, [this] {
+      MutexLock lock(mutex_);
+      released_.NotifyAll();
+    });
     MutexLock lock(mutex_);
     while (free_ == 0) {
+      if (stop.stop_requested()) return nullptr;
       if (!released_.WaitUntil(mutex_, deadline) && free_ == 0) return nullptr;
     }
     --free_;
