@@ -40,6 +40,12 @@ std::string_view VerbFor(const std::string& method, const ResourceRequest& reque
   return "";
 }
 
+// The answer if the server ends, or the system gives it no thread.
+Status NoWorkerError() {
+  return KubeError(Reason::kServiceUnavailable, "the server cannot run the request now",
+                   {.retry_after_seconds = 1});
+}
+
 // Runs a handler. If it throws, its client gets an error and the server continues.
 void RunGuarded(http::Exchange& exchange, const std::function<void()>& handler) {
   try {
@@ -165,7 +171,9 @@ RequestRouter::RequestRouter(ApiContext& context, Authenticator& authenticator,
 
 void RequestRouter::Handle(std::shared_ptr<http::Exchange> exchange) {
   // A worker is needed, because checking a token, a role or the store's health reads the store.
-  context_.workers.Post(exchange->request(), [this, exchange] { Serve(exchange); });
+  if (!context_.workers.Post(exchange->request(), [this, exchange] { Serve(exchange); })) {
+    ReplyError(*exchange, NoWorkerError());
+  }
 }
 
 void RequestRouter::Serve(const std::shared_ptr<http::Exchange>& exchange) {
@@ -180,7 +188,7 @@ void RequestRouter::Serve(const std::shared_ptr<http::Exchange>& exchange) {
 void RequestRouter::IdentifySender(http::Request head, std::function<void(http::Identity)> done) {
   const bool reads = head.method == "GET" || head.method == "HEAD";
   if (reads && IsPublicPath(head.raw_path())) return done({});
-  context_.workers.Post(head, [this, head, done = std::move(done)] {
+  const bool posted = context_.workers.Post(head, [this, head, done] {
     http::Identity identity;
     try {
       auto user = AdmitSender(head);
@@ -197,6 +205,7 @@ void RequestRouter::IdentifySender(http::Request head, std::function<void(http::
     }
     done(std::move(identity));
   });
+  if (!posted) done({.answer = ToResponse(NoWorkerError())});
 }
 
 base::StatusOr<std::shared_ptr<const http::User>> RequestRouter::AdmitSender(

@@ -1,6 +1,7 @@
 #include "apiserver/request_workers.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "apiserver/access/authorization.h"
 
@@ -26,19 +27,46 @@ bool RequestWorkers::Post(const http::Request& request, Task task) {
 }
 
 bool RequestWorkers::PostFor(Sender sender, Task task) {
-  std::optional<Started> started;
+  std::shared_ptr<Started> started;
+  uint64_t number = 0;
   {
     base::MutexLock lock(mutex_);
     if (stopping_) return false;
     Queue& queue = queues_[sender];
-    if (queue.waiting.empty()) Of(sender.first).turns.push_back(std::move(sender));
-    queue.waiting.push_back(std::move(task));
+    if (queue.waiting.empty()) Of(sender.first).turns.push_back(sender);
+    number = ++last_number_;
+    queue.waiting.push_back({number, std::move(task)});
     // One at most can start, because all others that may run have started before.
-    started = StartNext();
+    std::optional<Started> next = StartNext();
+    if (!next) return true;
+    started = std::make_shared<Started>(*std::move(next));
   }
-  if (!started) return true;
-  return pool_.Post(
-      [this, started = *std::move(started)]() mutable { RunTasks(std::move(started)); });
+  return pool_.Post([this, started] { RunTasks(std::move(*started)); }) ||
+         TakeBack(*started, sender, number);
+}
+
+bool RequestWorkers::TakeBack(Started& refused, const Sender& sender, uint64_t number) {
+  Task dropped;  // destroyed without the lock
+  base::MutexLock lock(mutex_);
+  if (refused.number != number && !stopping_) {
+    // It was accepted before, so it waits for the next Post.
+    auto& waiting = queues_.at(refused.sender).waiting;
+    if (waiting.empty()) Of(refused.sender.first).turns.push_front(refused.sender);
+    waiting.push_front({refused.number, std::move(refused.task)});
+  }
+  CountEnd(refused.sender);
+  if (refused.number == number) return false;
+  const auto queue = queues_.find(sender);
+  if (queue == queues_.end()) return true;  // another thread has run it, or Stop has dropped it
+  auto& waiting = queue->second.waiting;
+  const auto own = std::find_if(waiting.begin(), waiting.end(),
+                                [&](const Numbered& one) { return one.number == number; });
+  if (own == waiting.end()) return true;
+  dropped = std::move(own->task);
+  waiting.erase(own);
+  if (waiting.empty()) std::erase(Of(sender.first).turns, sender);
+  EraseIfUnused(sender);
+  return false;
 }
 
 size_t RequestWorkers::MostOfSender(Share share) const {
@@ -80,13 +108,13 @@ std::optional<RequestWorkers::Started> RequestWorkers::StartNext() {
     Sender sender = std::move(*turn);
     turns.erase(turn);
     Queue& queue = queues_.at(sender);
-    Task task = std::move(queue.waiting.front());
+    Numbered first = std::move(queue.waiting.front());
     queue.waiting.pop_front();
     ++queue.running;
     ++Of(share).running;
     if (!queue.waiting.empty()) turns.push_back(sender);
     next_share_ = (static_cast<size_t>(share) + 1) % shares_.size();
-    return Started{std::move(sender), std::move(task)};
+    return Started{std::move(sender), first.number, std::move(first.task)};
   }
   return std::nullopt;
 }
@@ -96,11 +124,20 @@ void RequestWorkers::RunTasks(Started started) {
     next->task();
     next->task = nullptr;  // what it holds is destroyed without the lock
     base::MutexLock lock(mutex_);
-    const auto queue = queues_.find(next->sender);
-    --Of(next->sender.first).running;
-    if (--queue->second.running == 0 && queue->second.waiting.empty()) queues_.erase(queue);
+    CountEnd(next->sender);
     next = StartNext();
   }
+}
+
+void RequestWorkers::CountEnd(const Sender& sender) {
+  --Of(sender.first).running;
+  --queues_.at(sender).running;
+  EraseIfUnused(sender);
+}
+
+void RequestWorkers::EraseIfUnused(const Sender& sender) {
+  const auto queue = queues_.find(sender);
+  if (queue->second.running == 0 && queue->second.waiting.empty()) queues_.erase(queue);
 }
 
 void RequestWorkers::Stop() {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -35,9 +36,9 @@ class RequestWorkers {
   // Waits until the running tasks have ended.
   ~RequestWorkers() { Stop(); }
 
-  // Queues a task of the server itself. False: Stop was called.
+  // Queues a task of the server itself. False: Stop was called, or no thread can be started for it.
   bool Post(Task task);
-  // Queues a task that serves `request`. False: Stop was called.
+  // Queues a task that serves `request`. False: as above.
   bool Post(const http::Request& request, Task task);
   // Drops the queued tasks and waits for the running ones. Tasks must not call it. Idempotent.
   void Stop();
@@ -45,8 +46,12 @@ class RequestWorkers {
  private:
   enum class Share { kOwner, kNode, kOther };
   using Sender = std::pair<Share, std::string>;
+  struct Numbered {
+    uint64_t number;
+    Task task;
+  };
   struct Queue {
-    std::deque<Task> waiting;
+    std::deque<Numbered> waiting;
     size_t running = 0;
   };
   struct ShareState {
@@ -55,6 +60,7 @@ class RequestWorkers {
   };
   struct Started {
     Sender sender;
+    uint64_t number;
     Task task;
   };
 
@@ -64,6 +70,12 @@ class RequestWorkers {
   std::optional<Started> StartNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t MostOfSender(Share share) const;
   bool MayRun(Share share) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes back that `refused` has started, for which there is no thread, and then task `number` of
+  // `sender`. False: that one will not run.
+  bool TakeBack(Started& refused, const Sender& sender, uint64_t number);
+  // Counts a started task as ended.
+  void CountEnd(const Sender& sender) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EraseIfUnused(const Sender& sender) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs tasks until none may run next. Runs on a thread of the pool.
   void RunTasks(Started started);
 
@@ -80,6 +92,7 @@ class RequestWorkers {
   std::map<Sender, Queue> queues_ ABSL_GUARDED_BY(mutex_);
   std::array<ShareState, 3> shares_ ABSL_GUARDED_BY(mutex_);
   size_t next_share_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_number_ ABSL_GUARDED_BY(mutex_) = 0;
   base::WorkerPool pool_;
 };
 

@@ -11,6 +11,7 @@
 #include "apiserver/api_fixture.h"
 #include "apiserver/forwarding_store.h"
 #include "base/assert_ok.h"
+#include "base/workers/fake_thread_limit.h"
 #include "kube/config.h"
 #include "kube/http_client.h"
 
@@ -123,6 +124,22 @@ TEST_F(RequestWorkersTest, StopDropsWhatWaits) {
   stopping.join();
   EXPECT_FALSE(workers_.Post(From("root", kAdministrators), [] {}));
   EXPECT_FALSE(workers_.Post([] {}));
+}
+
+TEST_F(RequestWorkersTest, TasksThatNoThreadCouldRunHoldNoPlace) {
+  const auto held = std::make_shared<int>(1);
+  {
+    const base::NoRoomForThreads full;
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_FALSE(workers_.Post(From("eve"), [held] {}));
+      EXPECT_FALSE(workers_.Post(From("system:node:a", kNodeGroup), [held] {}));
+      EXPECT_FALSE(workers_.Post([held] {}));
+    }
+  }
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_TRUE(Serves(From("eve")));
+  EXPECT_TRUE(Serves(From("system:node:a", kNodeGroup)));
+  EXPECT_TRUE(Serves(From("root", kAdministrators)));
 }
 
 // A store whose lists of ConfigMaps take as long as the test wants.

@@ -173,8 +173,13 @@ class ListRun : public std::enable_shared_from_this<ListRun> {
   }
 
   void ContinueLater() {
-    context_.workers.Post(request_.exchange->request(),
-                          [self = shared_from_this()] { self->Run(); });
+    const bool posted = context_.workers.Post(request_.exchange->request(),
+                                              [self = shared_from_this()] { self->Run(); });
+    // Without its head the answer can still be an error; otherwise the destructor breaks it off.
+    if (!posted && !encoder_) {
+      ReplyError(*request_.exchange, KubeError(Reason::kServiceUnavailable,
+                                               "the server cannot go on with the list now"));
+    }
   }
 
   // Sends the gathered text and continues when the text is written.

@@ -1,5 +1,6 @@
 #include "apiserver/watch_service.h"
 
+#include <atomic>
 #include <random>
 
 #include "apiserver/event_cache.h"
@@ -72,6 +73,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   const KindPtr& kind() const { return kind_; }
 
   void Tick(Clock::time_point now) {
+    if (drop_is_due_.exchange(false)) DropSubscriptionLater();
     if (now >= deadline_) return End();
     if (!query_.bookmarks || now < next_bookmark_) return;
     next_bookmark_ = NextBookmark(now);
@@ -89,9 +91,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
       ended_ = true;
     }
     exchange_->EndStream();
-    // Post fails only when the server ends, and then EndAll calls EndSubscription on its own
-    // thread.
-    context_.workers.Post([self = shared_from_this()] { self->EndSubscription(); });
+    DropSubscriptionLater();
   }
 
   void EndSubscription() {
@@ -128,6 +128,13 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   }
 
  private:
+  // If no worker takes it, the next Tick tries again, or EndAll does it on its own thread.
+  void DropSubscriptionLater() {
+    if (!context_.workers.Post([self = shared_from_this()] { self->EndSubscription(); })) {
+      drop_is_due_ = true;
+    }
+  }
+
   void OpenStream() {
     if (!opened_) exchange_->StartStream({.content_type = renderer_.watch_content_type()});
     opened_ = true;
@@ -171,7 +178,11 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   void SendThen(std::string out, void (Watch::*step)()) {
     if (!out.empty() && !exchange_->PushPage(http::MakeFrame(std::move(out)))) return End();
     exchange_->OnDrained([self = shared_from_this(), step] {
-      self->context_.workers.Post(self->exchange_->request(), [self, step] { ((*self).*step)(); });
+      // The client watches again from what it has got.
+      if (!self->context_.workers.Post(self->exchange_->request(),
+                                       [self, step] { ((*self).*step)(); })) {
+        self->End();
+      }
     });
   }
 
@@ -295,6 +306,7 @@ class Watch : public store::Watcher, public std::enable_shared_from_this<Watch> 
   base::Mutex order_;
   // All events up to this revision were sent; 0 before the subscription.
   store::Revision progress_ ABSL_GUARDED_BY(order_) = 0;
+  std::atomic<bool> drop_is_due_{false};  // the watch has ended and no worker was free to drop it
   base::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<void> subscription_ ABSL_GUARDED_BY(mutex_);
