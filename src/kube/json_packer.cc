@@ -23,7 +23,7 @@ enum Tag : uint8_t {
   kObject,        // varint of the count, strings and values in turns
   kText,          // varint of the size, bytes
   kUuid,          // 16 bytes
-  kPrefixedUuid,  // a string, 16 bytes
+  kPrefixedUuid,  // a plain string (no UUID), 16 bytes
   kManyKnown,     // varint of the number in the table, less kFewKnown
   kFirstKnown,
 };
@@ -156,13 +156,17 @@ class Reader {
     return strings_[number];
   }
 
-  std::string ReadString(uint8_t tag) {
+  std::string ReadPlain(uint8_t tag) {
     if (tag >= kFirstKnown) return FindKnown(tag - kFirstKnown);
     if (tag == kManyKnown) return FindKnown(ReadVarint() + kFewKnown);
-    if (tag == kText) return std::string(ReadBytes(ReadVarint()));
-    Check(tag == kUuid || tag == kPrefixedUuid);
+    Check(tag == kText);
+    return std::string(ReadBytes(ReadVarint()));
+  }
+
+  std::string ReadString(uint8_t tag) {
+    if (tag != kUuid && tag != kPrefixedUuid) return ReadPlain(tag);
     std::string text;
-    if (tag == kPrefixedUuid) text = ReadString(ReadByte());
+    if (tag == kPrefixedUuid) text = ReadPlain(ReadByte());
     text.reserve(text.size() + kUuidText);
     AppendUuid(ReadBytes(kUuidBytes), text);
     return text;
@@ -235,10 +239,16 @@ void JsonPacker::PackString(std::string_view text, std::string& out) {
   if (text.size() >= kUuidText && ReadUuid(text.substr(text.size() - kUuidText), uuid)) {
     const std::string_view prefix = text.substr(0, text.size() - kUuidText);
     out += static_cast<char>(prefix.empty() ? kUuid : kPrefixedUuid);
-    if (!prefix.empty()) PackString(prefix, out);
+    // A string of many UUIDs is shortened by its last one alone, because the depth of the stack
+    // must not depend on its length.
+    if (!prefix.empty() && !PackKnown(prefix, out)) PackText(prefix, out);
     out.append(uuid.data(), uuid.size());
     return;
   }
+  PackText(text, out);
+}
+
+void JsonPacker::PackText(std::string_view text, std::string& out) {
   out += static_cast<char>(kText);
   AppendVarint(text.size(), out);
   out += text;

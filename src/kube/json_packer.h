@@ -5,7 +5,8 @@
 // a table, and stands in later values as its number. A UUID takes 16 bytes.
 //
 //   value  := null | false | true | number | string | array count value… | object count (string
-//   value)… string := number in the table | its bytes | (string before the UUID, 16 bytes)
+//   value)… string := plain | (plain before the UUID, 16 bytes)
+//   plain  := number in the table | its bytes
 //
 // The packed form exists only in the memory of this process, and only the packer that made it can
 // read it. Not thread-safe.
@@ -39,6 +40,7 @@ class JsonPacker {
 
   void PackValue(const base::Json& value, std::string& out);
   void PackString(std::string_view text, std::string& out);
+  static void PackText(std::string_view text, std::string& out);
   // Writes the number of a string in the table, or returns false if it is not in the table.
   bool PackKnown(std::string_view text, std::string& out);
   // Returns the place of a string in seen_, or the one that it is to take.

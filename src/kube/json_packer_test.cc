@@ -82,6 +82,14 @@ TEST(JsonPackerTest, OnlyAUuidInItsUsualFormIsShortened) {
   EXPECT_EQ(packer.Pack("77d1c9e2-1111-4222-8333-0123456789ff").size(), 17u);
 }
 
+TEST(JsonPackerTest, AStringOfManyUuidsTakesNoDeepStack) {
+  std::string text;
+  while (text.size() < 3 * 1024 * 1024) text += "77d1c9e2-1111-4222-8333-0123456789ab";
+  JsonPacker packer;
+  ExpectTheSame(packer, {{text, text}});
+  ExpectTheSame(packer, text.substr(0, 72));
+}
+
 TEST(JsonPackerTest, AnObjectLikeEarlierOnesTakesFewBytes) {
   JsonPacker packer;
   for (int i = 0; i < 2; ++i) packer.Pack(Volume(i));
