@@ -2,8 +2,9 @@
 // connections.
 //
 // Each idle handle holds one connection. The handle that was used last is used first. A handle that
-// was unused for two seconds is closed when another handle is released or a stream brings
-// something, so that the connections of a burst do not stay. Thread-safe.
+// was unused for two seconds is closed when another handle is released or a stream wakes, so that
+// the connections of a burst do not stay. A stream wakes when it brings something, and every two
+// seconds while handles are idle. Thread-safe.
 #pragma once
 
 #include <memory>
