@@ -51,8 +51,9 @@ struct ListOptions {
   bool metadata_only = false;
   // List only. A client that can decode a page object by object passes each one to this function,
   // on the calling thread, and ListResult::items is empty, so that the objects of a page are not in
-  // memory together. Other clients ignore it. If the page has to be read again, or fails, objects
-  // were passed on that come again.
+  // memory together. Other clients ignore it. If a later page has to be read again, objects are
+  // passed on twice. If that happens to the first page, the result is UNAVAILABLE, and the caller
+  // begins a new list, because the page would show a later state than the objects passed on.
   std::function<void(Json item)> on_item = {};
 };
 
@@ -88,6 +89,11 @@ class Client {
                              std::string_view name) = 0;
   virtual StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
                                     const ListOptions& options) = 0;
+  // The most objects that List with `on_item` asks for in one page, whatever `limit` is.
+  virtual int64_t MostInPage(const api::KindInfo& kind) const {
+    (void)kind;
+    return INT64_MAX;
+  }
   virtual StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
                                 const Json& object) = 0;
   // PUT; `subresource` is "", "status" or, of a namespace, "finalize". Name and namespace are the

@@ -45,6 +45,7 @@ class GuardedClient : public Client {
                             const ListOptions& options) override {
     return client_.List(kind, ns, options);
   }
+  int64_t MostInPage(const api::KindInfo& kind) const override { return client_.MostInPage(kind); }
   Status Watch(const api::KindInfo& kind, std::string_view ns, const ListOptions& options,
                std::stop_token stop,
                const std::function<bool(WatchEvent event)>& on_event) override {

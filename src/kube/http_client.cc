@@ -104,7 +104,15 @@ class HttpClient : public Client {
   StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
                             const ListOptions& options) override {
     ASSIGN_OR_RETURN(const std::string path, MakeTarget(kind, ns, "", ""));
-    const auto make_target = [&](bool protobuf) {
+    bool passed = false;  // an object was passed on
+    const auto make_target = [&](bool protobuf) -> StatusOr<std::string> {
+      // A first page that is read again shows a later state. An object that was deleted in between
+      // would stay among those that were passed on. A later page shows the state of the first.
+      if (passed && options.continue_token.empty()) {
+        return Error(StatusCode::kUnavailable,
+                     "{}: the list has to begin anew, because its first page failed in protobuf",
+                     path);
+      }
       const bool together = !protobuf || !options.on_item;
       const int64_t limit = together ? std::min(options.limit, kMostInJsonPage) : options.limit;
       return path + MakeQuery({{"labelSelector", options.label_selector},
@@ -118,6 +126,7 @@ class HttpClient : public Client {
         .max_bytes = options.limit > 0 ? std::min(max_bytes, kMaxPageBytes) : max_bytes,
         .without_managed_fields = true};
     const auto pass_on = [&](Json item) {
+      passed = true;
       item["apiVersion"] = kind.api_version();
       item["kind"] = kind.kind;
       options.on_item(std::move(item));
@@ -145,6 +154,10 @@ class HttpClient : public Client {
       result.items.push_back(std::move(item));
     }
     return result;
+  }
+
+  int64_t MostInPage(const api::KindInfo& kind) const override {
+    return formats_.UsesProtobuf(kind) ? INT64_MAX : kMostInJsonPage;
   }
 
   StatusOr<Json> Create(const api::KindInfo& kind, std::string_view ns,
@@ -280,16 +293,17 @@ class HttpClient : public Client {
   }
 
   // Gets an object or list in the kind's format. If protobuf fails, it is asked for again as JSON.
-  // `make_target` gives the request's target for the format that it is called with.
+  // `make_target` gives the request's target for the format that it is called with, or an error
+  // that ends the reading.
   StatusOr<Json> ReadObject(const api::KindInfo& kind,
-                            const std::function<std::string(bool protobuf)>& make_target,
+                            const std::function<StatusOr<std::string>(bool protobuf)>& make_target,
                             AnswerForm form, const DecodeLimits& limits) {
     HttpRequest request{.method = "GET", .target = {}, .content_type = {}, .body = {}};
     request.max_answer_bytes = limits.max_bytes;
     const auto deadline = MakeDeadline();
     while (true) {
       const bool protobuf = formats_.UsesProtobuf(kind);
-      request.target = make_target(protobuf);
+      ASSIGN_OR_RETURN(request.target, make_target(protobuf));
       request.accept = AcceptHeader(form, protobuf);
       ASSIGN_OR_RETURN(const HttpAnswer answer, PerformWithRetries(request, deadline, {429, 503}));
       if (!IsSuccess(answer)) {

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "api/codecs/protobuf.h"
+#include "api/kinds/kinds.h"
 #include "kube/fake_http_server.h"
 #include "kube/http_client.h"
+#include "kube/informer.h"
 
 namespace berth::kube {
 namespace {
@@ -112,6 +114,11 @@ std::vector<Json> ListOneByOne(const FakeHttpServer& server) {
   return items;
 }
 
+bool SyncVolumes(Informer<api::PersistentVolume>& informer) {
+  informer.Start();
+  return informer.WaitForSync(std::chrono::steady_clock::now() + std::chrono::seconds(10));
+}
+
 TEST(HttpFormatsTest, TheObjectsOfAPageArePassedOnOneByOne) {
   FakeHttpServer server([&](const Request&, Wire& wire) {
     return wire.SendAnswer(200,
@@ -140,6 +147,55 @@ TEST(HttpFormatsTest, APageThatIsLongerThanAPageMayBeIsRefused) {
   });
   const auto list = ProtobufClientOf(server)->List(kPersistentVolume, "", {.limit = 10'000});
   EXPECT_EQ(list.status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(HttpFormatsTest, AListInJsonIsDividedFromWhatWasAskedFor) {
+  FakeHttpServer server([&](const Request& request, Wire& wire) {
+    if (request.target.find("watch=true") != std::string::npos) return !wire.WaitForClose();
+    if (AsksForProtobuf(request)) return wire.SendAnswer(406, "");
+    if (request.target.ends_with("?limit=500")) {
+      return wire.SendAnswer(200, std::string(17 * 1024 * 1024, ' '));
+    }
+    return wire.SendAnswer(200, base::json::Dump(MakeVolumeList({MakeVolume("a", "5")})));
+  });
+  auto client = ProtobufClientOf(server);
+  Informer<api::PersistentVolume> informer(*client);
+  ASSERT_TRUE(SyncVolumes(informer));
+  const auto requests = server.requests();
+  ASSERT_GE(requests.size(), 3U);
+  EXPECT_TRUE(requests[1].target.ends_with("?limit=500"));
+  EXPECT_TRUE(requests[2].target.ends_with("?limit=125"));
+}
+
+TEST(HttpFormatsTest, AVolumeDeletedBeforeTheFirstPageIsReadAgainIsNotKept) {
+  FakeHttpServer server([&](const Request& request, Wire& wire) {
+    if (request.target.find("watch=true") != std::string::npos) return !wire.WaitForClose();
+    return wire.SendAnswer(
+        200, AsksForProtobuf(request)
+                 ? Encode(MakeVolumeList({MakeVolume("deleted", "5")}), UnknownField())
+                 : base::json::Dump(MakeVolumeList({MakeNewVolume("b", "6")})));
+  });
+  auto client = ProtobufClientOf(server);
+  Informer<api::PersistentVolume> informer(*client);
+  ASSERT_TRUE(SyncVolumes(informer));
+  EXPECT_EQ(informer.Get("", "deleted"), nullptr);
+  ASSERT_NE(informer.Get("", "b"), nullptr);
+  EXPECT_EQ(informer.Get("", "b")->json(), MakeNewVolume("b", "6"));
+}
+
+TEST(HttpFormatsTest, ALaterPageThatFailsIsReadAgain) {
+  FakeHttpServer server([&](const Request& request, Wire& wire) {
+    if (AsksForProtobuf(request)) {
+      return wire.SendAnswer(200, Encode(MakeVolumeList({MakeVolume("a", "5")}), UnknownField()));
+    }
+    return wire.SendAnswer(200, base::json::Dump(MakeVolumeList({MakeNewVolume("a", "5")})));
+  });
+  std::vector<Json> items;
+  const auto list = ProtobufClientOf(server)->List(
+      kPersistentVolume, "",
+      {.continue_token = "c", .on_item = [&](Json item) { items.push_back(std::move(item)); }});
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_THAT(items, testing::ElementsAre(MakeVolume("a", "5"), MakeNewVolume("a", "5")));
 }
 
 TEST(HttpFormatsTest, MetadataIsReadAsProtobuf) {

@@ -90,13 +90,19 @@ TEST_F(InformerTest, ListsThenFollows) {
 // Pages of more objects than this are too long for it.
 class NarrowClient : public FakeClient {
  public:
-  static constexpr int64_t kMost = 700;
-
   StatusOr<ListResult> List(const api::KindInfo& kind, std::string_view ns,
                             const ListOptions& options) override {
-    if (options.limit > kMost) return base::Error(StatusCode::kResourceExhausted, "too long");
+    const bool first = options.continue_token.empty();
+    ++(first ? first_pages : later_pages);
+    if (options.limit > (first ? most : most_later)) return base::Error(why, "too long");
     return FakeClient::List(kind, ns, options);
   }
+
+  int64_t most = 700;
+  int64_t most_later = 700;
+  StatusCode why = StatusCode::kResourceExhausted;
+  std::atomic<int> first_pages = 0;
+  std::atomic<int> later_pages = 0;
 };
 
 TEST_F(InformerTest, AllPagesOfALongListAreRead) {
@@ -105,6 +111,28 @@ TEST_F(InformerTest, AllPagesOfALongListAreRead) {
   Informer<api::Pod> informer(client);
   ASSERT_TRUE(Sync(informer));
   EXPECT_EQ(informer.List().size(), 1903u);
+}
+
+TEST_F(InformerTest, LargeObjectsAreReadOneByOneAndTheOthersTogether) {
+  NarrowClient client;
+  client.most = 1;
+  client.most_later = INT64_MAX;
+  for (int i = 0; i < 2000; ++i) client.Add(Pod(fmt::format("p{}", i)));
+  Informer<api::Pod> informer(client);
+  ASSERT_TRUE(Sync(informer));
+  EXPECT_EQ(informer.List().size(), 2000u);
+  EXPECT_LT(client.later_pages, 100) << "a page is longer again after some good ones";
+}
+
+TEST_F(InformerTest, APageThatTakesTooLongIsFollowedByAShorterOne) {
+  NarrowClient client;
+  client.why = StatusCode::kDeadlineExceeded;
+  client.most_later = 200;
+  for (int i = 0; i < 1903; ++i) client.Add(Pod(fmt::format("p{}", i)));
+  Informer<api::Pod> informer(client);
+  ASSERT_TRUE(Sync(informer));
+  EXPECT_EQ(informer.List().size(), 1903u);
+  EXPECT_EQ(client.first_pages, 3) << "of 10,000, 2,500 and 625, after which the list goes on";
 }
 
 TEST_F(InformerTest, ALateHandlerGetsWhatIsThere) {

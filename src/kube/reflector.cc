@@ -15,9 +15,13 @@ namespace {
 
 // Most lists are one page, because a kube-apiserver has the objects of the first page in memory,
 // and reads those of each further page from etcd, which takes it twice the time. If a page is too
-// long for the client, the next ones are shorter.
+// long for the client, or for the time-out on a slow link, the next ones are shorter, down to
+// one object, which may have megabytes. Large objects are often neighbours, and links recover, so
+// pages grow again, but only after as many good ones that a failure in between costs little.
 constexpr int64_t kPageSize = 10'000;
-constexpr int64_t kSmallestPage = 100;
+constexpr int64_t kSmallestPage = 1;
+constexpr int64_t kPageFactor = 4;
+constexpr int kGoodPages = 8;
 // After this many broken watches in a row the objects are listed again, because the resourceVersion
 // may belong to a store that no longer exists.
 constexpr int kFailuresBeforeList = 5;
@@ -71,7 +75,7 @@ void Reflector::Run(const std::stop_token& stop) {
     bool progress = false;
     Status status;
     if (!listed) {
-      status = ListObjects();
+      status = ListObjects(stop);
       listed = status.ok();
       if (!listed) sink_.OnListFailure(status);
       if (listed && failures == 0) continue;
@@ -124,7 +128,24 @@ ListOptions Reflector::MakeRequestOptions() const {
   return options;
 }
 
-Status Reflector::ListObjects() {
+bool Reflector::ShortenPage(const Status& why) {
+  const bool too_long =
+      why.code() == StatusCode::kResourceExhausted || why.code() == StatusCode::kDeadlineExceeded;
+  if (!too_long || page_size_ <= kSmallestPage) return false;
+  // The page that was asked for may have been shorter.
+  page_size_ =
+      std::max(std::min(page_size_, client_.MostInPage(kind_)) / kPageFactor, kSmallestPage);
+  good_pages_ = 0;
+  return true;
+}
+
+void Reflector::CountGoodPage() {
+  if (++good_pages_ < kGoodPages) return;
+  page_size_ = std::min(page_size_ * kPageFactor, kPageSize);
+  good_pages_ = 0;
+}
+
+Status Reflector::ListObjects(const std::stop_token& stop) {
   ListOptions options = MakeRequestOptions();
   options.on_item = [this](Json item) { sink_.OnListItem(std::move(item)); };
   std::string version;
@@ -133,11 +154,15 @@ Status Reflector::ListObjects() {
   while (more) {
     options.limit = page_size_;
     auto listed = client_.List(kind_, options_.ns, options);
-    if (listed.status().code() == StatusCode::kResourceExhausted && page_size_ > kSmallestPage) {
-      page_size_ = std::max(page_size_ / 4, kSmallestPage);
-      continue;
+    if (!listed.ok()) {
+      // An API that does not answer at all meets the time-out too. So that this is told, and is
+      // followed by a pause, a list does not go on if it has no page yet.
+      const bool goes_on = listed.status().code() == StatusCode::kResourceExhausted ||
+                           !options.continue_token.empty();
+      if (ShortenPage(listed.status()) && goes_on && !stop.stop_requested()) continue;
+      return listed.status();
     }
-    if (!listed.ok()) return listed.status();
+    CountGoodPage();
     ListResult page = *std::move(listed);
     // All pages of a list show the state at the first page's version.
     if (version.empty()) version = page.resource_version;

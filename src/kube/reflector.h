@@ -55,7 +55,11 @@ class Reflector {
 
  private:
   void Run(const std::stop_token& stop);
-  Status ListObjects();
+  Status ListObjects(const std::stop_token& stop);
+  // Returns whether `why` may be that the page was too long. Then the next one is shorter.
+  bool ShortenPage(const Status& why);
+  // The next page may be longer if enough pages were not too long.
+  void CountGoodPage();
   // Sets `progress` when an event comes.
   Status WatchObjects(const std::stop_token& stop, bool& progress);
   ListOptions MakeRequestOptions() const;
@@ -65,6 +69,7 @@ class Reflector {
   const InformerOptions options_;
   Sink& sink_;
   int64_t page_size_;
+  int good_pages_ = 0;   // since page_size_ changed
   std::string version_;  // the sink knows all changes up to it; used by the thread alone
   std::jthread thread_;
 };
