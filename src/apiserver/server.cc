@@ -68,13 +68,31 @@ class ServerImpl : public Server {
 
   Status Listen(const Certificates& certificates) {
     ASSIGN_OR_RETURN(http::SslContextPtr context, MakeServerContext(certificates));
+    const auto prepare = [&](uint16_t port) {
+      port_ = port;
+      router_.documents().SetAddress(address());
+      return WriteFirstConfigs(certificates);
+    };
     ASSIGN_OR_RETURN(http_, http::Server::Listen({.name = "api",
                                                   .unix_socket = options_.unix_socket,
                                                   .listen_address = options_.listen_address,
                                                   .port = options_.port,
+                                                  .before_serving = prepare,
                                                   .on_tick = [this] { Tick(); }},
                                                  std::move(context), front_));
-    router_.documents().SetAddress(address());
+    return base::OkStatus();
+  }
+
+  uint16_t port() const override { return port_; }
+
+  std::unique_ptr<kube::Client> NewLocalClient(const LocalClientOptions& options) override {
+    return kube::NewClientOver(
+        std::make_unique<LocalTransport>(router_, front_, local_runs_, options));
+  }
+
+ private:
+  // Writes the kubeconfigs before the first answer, because who has got one looks for them.
+  Status WriteFirstConfigs(const Certificates& certificates) {
     const Status written = WriteConfigs(certificates);
     if (written.code() != base::StatusCode::kResourceExhausted) return written;
     // Without it clients on this machine still have the UNIX socket, to delete what fills the disk.
@@ -83,14 +101,6 @@ class ServerImpl : public Server {
     return base::OkStatus();
   }
 
-  uint16_t port() const override { return http_->port(); }
-
-  std::unique_ptr<kube::Client> NewLocalClient(const LocalClientOptions& options) override {
-    return kube::NewClientOver(
-        std::make_unique<LocalTransport>(router_, front_, local_runs_, options));
-  }
-
- private:
   Status WriteConfigs(const Certificates& certificates) {
     const std::string url = fmt::format("https://{}", address());
     const auto write = [&](const std::string& path, const KubeconfigUser& user) {
@@ -110,7 +120,7 @@ class ServerImpl : public Server {
     const bool v6 = options_.listen_address.find(':') != std::string::npos;
     return fmt::format("{}:{}",
                        v6 ? fmt::format("[{}]", options_.listen_address) : options_.listen_address,
-                       http_->port());
+                       port_);
   }
 
   void Tick() {
@@ -171,6 +181,7 @@ class ServerImpl : public Server {
   }
 
   const ServerOptions options_;
+  uint16_t port_ = 0;  // set before the first request is served
   const TokenSigner signer_;
   StaticTokens static_tokens_;
   Revocations revocations_;

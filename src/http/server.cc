@@ -92,6 +92,7 @@ Status Server::OpenSockets(SslContextPtr context) {
   const bool tcp = context_ || options_.listener.valid() || !options_.listen_address.empty();
   if (tcp) RETURN_IF_ERROR(OpenTcp());
   if (!options_.unix_socket.empty()) RETURN_IF_ERROR(OpenUnix());
+  if (options_.before_serving) RETURN_IF_ERROR(options_.before_serving(port()));
   if (unix_acceptor_.is_open()) AcceptUnix();
   SweepConnections();
   thread_ = std::jthread([this] {

@@ -86,6 +86,9 @@ class Server {
     // Counts strangers on this machine by their user (peer.h), and not by their address, of which
     // each user has many (127.0.0.0/8).
     bool local_clients_by_user = true;
+    // Runs when the sockets are open and nothing is accepted yet, with the TCP port. Its error ends
+    // Listen.
+    std::function<base::Status(uint16_t port)> before_serving = nullptr;
     std::function<void()> on_tick = nullptr;  // runs each second on the event loop; must not block
   };
 

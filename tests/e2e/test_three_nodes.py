@@ -189,6 +189,8 @@ def test_pods_and_their_volumes_spread(cluster):
     cluster.further["node-b"].start_agent()
     wait_for("node-b to be back", cluster.further["node-b"].ready)
     for pod in homes:
+        # The Node may still be Ready from before, while the agent does not know its pods again yet.
+        wait_for(f"the agent of {pod}", lambda pod=pod: berth.run("exec", pod, "--", "true", check=False).returncode == 0)
         assert berth.get("pods", pod)["status"]["containerStatuses"][0]["restartCount"] == 0
         assert berth.run("exec", pod, "--", "cat", "/data/note").stdout == f"{pod}\n"
 
