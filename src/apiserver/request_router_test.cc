@@ -1,4 +1,4 @@
-// What happens to requests for which the system starts no thread.
+// Tests how the API answers requests for which the system starts no thread.
 
 #include "apiserver/request_router.h"
 

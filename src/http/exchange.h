@@ -22,8 +22,8 @@
 
 namespace berth::http {
 
-// What a connection, or a LocalCall, offers its exchange. Its functions may be called on any
-// thread.
+// An exchange answers through its host, which is a connection or a LocalCall. The functions may be
+// called on any thread.
 class ExchangeHost {
  public:
   virtual ~ExchangeHost() = default;

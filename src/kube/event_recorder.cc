@@ -95,7 +95,7 @@ class EventRecorder::Impl {
       if (first_waiting) ++waiting_;
       entry.last = now;
       if (entries_.size() > kMaxRemembered) ForgetWritten(now);
-      // What is not normal is written soon, and so is all if the queue could get full.
+      // Warnings are written soon, and if the queue could get full, all events are.
       if (type == base::EventType::kNormal && IsBurst() && waiting_ < kMaxWaiting / 2) {
         gather = kGatherTimeInBurst;
       }

@@ -21,7 +21,7 @@ Json NumberedVolume(int i) {
 
 class PackedObjectsTest : public testing::Test {
  protected:
-  PackedPtr Keep(int i) { return objects_.KeepObject(api::Object(NumberedVolume(i))); }
+  PackedPtr KeepVolume(int i) { return objects_.KeepObject(api::Object(NumberedVolume(i))); }
 
   int made_ = 0;
   PackedObjects objects_{[this](Json json) -> PackedObjects::ObjectPtr {
@@ -32,7 +32,7 @@ class PackedObjectsTest : public testing::Test {
 
 TEST_F(PackedObjectsTest, GivesBackWhatItWasGiven) {
   std::vector<PackedPtr> kept;
-  for (int i = 0; i < 300; ++i) kept.push_back(Keep(i));
+  for (int i = 0; i < 300; ++i) kept.push_back(KeepVolume(i));
   for (int i = 0; i < 300; ++i) {
     EXPECT_EQ(kept[i]->version(), fmt::format("{}", 1000 + i));
     EXPECT_EQ(objects_.Get(kept[i])->json(), NumberedVolume(i));
@@ -40,17 +40,17 @@ TEST_F(PackedObjectsTest, GivesBackWhatItWasGiven) {
 }
 
 TEST_F(PackedObjectsTest, AnObjectThatIsReadAgainSoonIsNotUnpackedAgain) {
-  const PackedPtr kept = Keep(1);
+  const PackedPtr kept = KeepVolume(1);
   const auto first = objects_.Get(kept);
-  objects_.Get(Keep(2));
+  objects_.Get(KeepVolume(2));
   EXPECT_EQ(objects_.Get(kept), first);
   EXPECT_EQ(made_, 2);
 }
 
 TEST_F(PackedObjectsTest, AfterManyOthersItIsUnpackedAgain) {
-  const PackedPtr kept = Keep(1);
+  const PackedPtr kept = KeepVolume(1);
   objects_.Get(kept);
-  for (int i = 2; i < 200; ++i) objects_.Get(Keep(i));
+  for (int i = 2; i < 200; ++i) objects_.Get(KeepVolume(i));
   EXPECT_EQ(made_, 199);
   EXPECT_EQ(objects_.Get(kept)->json(), NumberedVolume(1));
   EXPECT_EQ(made_, 200);

@@ -141,3 +141,15 @@ def real_world(real_cluster, short):
         yield made.begin()
     finally:
         made.end()
+
+
+@pytest.fixture(params=["killed", "stopped"])
+def how(request):
+    """Gives how a program ends that another one follows."""
+    return request.param
+
+
+@pytest.fixture(params=["go", "berth"])
+def first(request):
+    """Gives the side whose program runs before and after the other side's."""
+    return request.param

@@ -38,21 +38,8 @@ class Switch:
     def end(self, sidecar, method):
         """Ends the program once the driver has done a call whose answer is lost."""
         wait_for(f"{method} to be done", lambda: self.world.double.calls(method, "done"))
-        if self.how == "killed":
-            sidecar.kill()
-        else:
-            sidecar.stop()
+        sidecar.end(self.how)
         self.world.double.be_wrong()
-
-
-@pytest.fixture(params=["killed", "stopped"])
-def how(request):
-    return request.param
-
-
-@pytest.fixture(params=["go", "berth"])
-def first(request):
-    return request.param
 
 
 @pytest.fixture

@@ -56,6 +56,14 @@ def test_of_the_provisioner(world):
     check(world, sidecar)
 
 
+def attach_and_detach(world, volume):
+    name = f"{world.namespace}-attachment"
+    world.create(objects.attachment(name, world.driver, NODE, volume))
+    world.wait("VolumeAttachment", name, lambda item: (item.get("status") or {}).get("attached"))
+    world.delete("VolumeAttachment", name)
+    world.wait_gone("VolumeAttachment", name)
+
+
 class Plugin:
     """A driver that replaces an in-tree plugin, with a class of the plugin."""
 
@@ -111,11 +119,7 @@ def test_of_an_attached_volume_of_a_plugin(plugin):
     world = plugin.world
     volume, _ = plugin.bound(go=False)
     sidecar = world.start("csi-attacher", *FAST)
-    name = f"{world.namespace}-attachment"
-    world.create(objects.attachment(name, world.driver, NODE, volume))
-    world.wait("VolumeAttachment", name, lambda item: (item.get("status") or {}).get("attached"))
-    world.delete("VolumeAttachment", name)
-    world.wait_gone("VolumeAttachment", name)
+    attach_and_detach(world, volume)
     plugin.check_calls(sidecar)
 
 
@@ -140,11 +144,7 @@ def volume(world):
 def test_of_the_attacher(world, volume):
     """The figures of csi-attacher after a volume was attached and detached."""
     sidecar = world.start("csi-attacher", *FAST)
-    name = f"{world.namespace}-attachment"
-    world.create(objects.attachment(name, world.driver, NODE, volume))
-    world.wait("VolumeAttachment", name, lambda item: (item.get("status") or {}).get("attached"))
-    world.delete("VolumeAttachment", name)
-    world.wait_gone("VolumeAttachment", name)
+    attach_and_detach(world, volume)
     check(world, sidecar)
 
 

@@ -25,11 +25,7 @@ class Switch:
     def end(self, *names):
         """Ends the programs, or those of these names."""
         for name in names or list(self._running):
-            sidecar = self._running.pop(name)
-            if self.how == "killed":
-                sidecar.kill()
-            else:
-                sidecar.stop()
+            self._running.pop(name).end(self.how)
 
     def change(self):
         """Ends what runs, and starts the programs of the other side."""
@@ -50,16 +46,6 @@ def switch(real_cluster, short, first, how):
         yield made
     finally:
         world.end()
-
-
-@pytest.fixture(params=["killed", "stopped"])
-def how(request):
-    return request.param
-
-
-@pytest.fixture(params=["go", "berth"])
-def first(request):
-    return request.param
 
 
 def content_of(shop, condition=bool):

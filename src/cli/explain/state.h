@@ -25,8 +25,8 @@ struct Server {
 struct StoppedRoles {
   platform::ProcessInfo process;
   std::vector<std::string> roles;  // "provisioner"
-  // Of the drivers that its command line names. If it runs in a container: the host's paths, as far
-  // as they are known.
+  // The command line names these sockets of drivers. If the process runs in a container, they are
+  // the host's paths, as far as these are known.
   std::vector<std::string> sockets;
   bool of_node = false;  // each node has such a process (--node-deployment)
 };

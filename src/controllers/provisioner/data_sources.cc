@@ -94,10 +94,10 @@ base::Status DataSources::CheckNamespace(const Claim& claim) const {
 StatusOr<bool> DataSources::IsNeededBy(
     const std::string& ns, const std::vector<std::shared_ptr<const Claim>>& claims) const {
   if (claims.empty()) return false;
+  if (options_.node_deployment.enabled()) return true;
   const bool needed = std::ranges::any_of(claims, [&](const auto& claim) {
     // The driver may still read the source, whatever is granted now.
-    return claim->ns() == ns || attempts_.MayHaveVolume(*claim) ||
-           options_.node_deployment.enabled();
+    return claim->ns() == ns || attempts_.MayHaveVolume(*claim);
   });
   if (needed) return true;
   if (!attempts_.taken_over()) {

@@ -15,10 +15,10 @@
 // first such claim, because a cluster may not have the kind; it only wakes claims that wait for
 // their snapshot.
 //
-// Thread-safe. What the context names, the options and the attempts are borrowed and outlive
-// this object. If HoldSource fails, the driver must not be asked yet; the finalizer may be
-// written nevertheless, and is removed when no claim needs it. A release with the outcome Retry has
-// left the finalizer in place.
+// Thread-safe. What the context names, the options and the attempts are borrowed and outlive this
+// object. If HoldSource fails, the driver must not be asked yet; the finalizer may be written
+// nevertheless, and is removed when no claim needs it. A release with the outcome Retry has left
+// the finalizer in place.
 #pragma once
 
 #include <functional>

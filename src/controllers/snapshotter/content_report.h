@@ -1,5 +1,5 @@
-// What the contents of snapshots and of group snapshots have in common in the API: the secret that
-// their annotations name, and the error in their status.
+// Reads and writes what the contents of snapshots and of group snapshots have in common in the API:
+// the secret that their annotations name, and the error in their status.
 #pragma once
 
 #include <map>

@@ -67,6 +67,13 @@ class Process:
         self.process.kill()
         self.process.wait()
 
+    def end(self, how):
+        """Ends it as `how` says: "killed" or "stopped"."""
+        if how == "killed":
+            self.kill()
+        else:
+            self.stop()
+
     def stop(self, seconds=30):
         """Ends it in order, or kills it after the time; gives its exit code."""
         if self.process.poll() is None:
