@@ -264,6 +264,8 @@ class ControllerProcessImpl : public ControllerProcess {
     kube::GuardedClient client(*client_, kube::GuardedClient::MakeLeaderGate(leading),
                                election == nullptr ? send_time * 0 : send_time);
     RoleSettings settings = options_.settings;
+    settings.provisioner.attacher_beside =
+        std::ranges::find(driver_roles_, FindRole("attacher")) != driver_roles_.end();
     settings.provisioner.intents = {.ns = LeaseNamespace(),
                                     .lineage = election == nullptr ? "" : election->lineage()};
     RunTerm({.roles = roles,

@@ -205,7 +205,13 @@ StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInp
     out.set_annotation(kModifySecretName, modify.name);
     out.set_annotation(kModifySecretNamespace, modify.ns);
   }
-  if (storage_class.reclaim_policy() == "Delete") out.add_finalizer(kVolumeFinalizer);
+  if (storage_class.reclaim_policy() == "Delete") {
+    out.add_finalizer(kVolumeFinalizer);
+    if (inputs.options.attacher_beside &&
+        inputs.driver.Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) {
+      out.add_finalizer(AttacherFinalizer(inputs.driver.name));
+    }
+  }
   Json spec = {{"capacity", {{"storage", api::FormatBytes(bytes)}}},
                {"accessModes", claim.access_modes()},
                {"volumeMode", claim.volume_mode()},

@@ -56,6 +56,40 @@ TEST_F(ProvisionerTest, MakesTheVolumeAndItsObjectWithTwoWrites) {
                           "create persistentvolumes/pvc-uid-data"));
 }
 
+// The finalizers of a volume of a class with `reclaim_policy`, made beside an attacher by a driver
+// that can attach if `attaches`.
+class FinalizersTest : public ProvisionerTest {
+ protected:
+  std::vector<std::string> Finalizers(bool attaches, const std::string& reclaim_policy) {
+    rpc::FakeCsiDriver::Options driver = NoTopology();
+    driver.controller_capabilities.erase(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME);
+    if (attaches) {
+      driver.controller_capabilities.insert(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME);
+    }
+    Options options = Fast();
+    options.attacher_beside = true;
+    Begin(std::move(driver), std::move(options));
+    cluster_.Put(MakeClass("own", {{"reclaimPolicy", reclaim_policy}}));
+    cluster_.Put(MakeClaim("data", Asked({{"spec", {{"storageClassName", "own"}}}})));
+    EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+    return GetVolume("pvc-uid-data").finalizers();
+  }
+};
+
+TEST_F(FinalizersTest, BesideTheAttacherAVolumeIsMadeWithItsFinalizer) {
+  EXPECT_THAT(Finalizers(true, "Delete"),
+              ElementsAre(std::string(kVolumeFinalizer), AttacherFinalizer(kDriver)));
+}
+
+TEST_F(FinalizersTest, AVolumeThatNothingAttachesIsMadeWithoutTheAttachersFinalizer) {
+  EXPECT_THAT(Finalizers(false, "Delete"), ElementsAre(std::string(kVolumeFinalizer)));
+}
+
+// Nobody but the attacher would take it off again.
+TEST_F(FinalizersTest, AVolumeThatIsToStayIsMadeWithoutTheAttachersFinalizer) {
+  EXPECT_THAT(Finalizers(true, "Retain"), IsEmpty());
+}
+
 TEST_F(ProvisionerTest, RecordsTheIntentBeforeTheDriverIsAskedAndMarksNoClaim) {
   Begin();
   script().Hang("CreateVolume");
