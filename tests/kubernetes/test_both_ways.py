@@ -4,7 +4,7 @@ nothing doubles, nothing has to be taken off by hand."""
 import pytest
 from lib import objects
 from lib.kubernetes import programs
-from lib.kubernetes.world import NODE
+from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.kubernetes
@@ -154,6 +154,26 @@ def test_while_a_volume_is_detached(switch, attachment):
     world.wait_gone("VolumeAttachment", name)
     begin_back(switch, second, "csi-attacher")
     assert world.double.attached() == set()
+
+
+def test_a_volume_that_was_never_attached(real_world):
+    """Berth makes a volume with the attacher's finalizer if it attaches, too. Go's two programs take it off when they delete it."""
+    world = real_world
+    for program in ("csi-provisioner", "csi-attacher"):
+        if programs.missing(program):
+            pytest.skip(programs.missing(program))
+    world.make_class()
+    rules = [rule for program in ("csi-provisioner", "csi-attacher") for rule in rules_of(*RIGHTS[program])]
+    berth = world.start("controller", "--roles=provisioner,attacher", of_go=False, rules=rules)
+    world.claim("data")
+    _, volume = world.bound("data")
+    berth.stop()
+    assert f"external-attacher/{world.driver.replace('.', '-')}" in volume["metadata"]["finalizers"]
+    for program in ("csi-provisioner", "csi-attacher"):
+        world.start(program, *FAST, of_go=True)
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolume", volume["metadata"]["name"])
+    assert not world.double.volumes()
 
 
 def test_while_a_volume_grows(switch):
