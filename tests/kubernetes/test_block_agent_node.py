@@ -2,11 +2,9 @@
 import pytest
 from lib import block_agent, objects
 from lib.kubernetes.cluster import KINDS
-from lib.standalone import BINARY, wait_for
+from lib.standalone import wait_for
 
 pytestmark = pytest.mark.kubernetes
-
-GROUP = "/apis/storage.berth.dev/v1alpha1"
 
 
 class Site:
@@ -17,26 +15,15 @@ class Site:
         self.cluster = node.cluster
         self.images = node.folder / "images"
         self.images.mkdir()
-        folder = node.folder
-        node.run("operator", BINARY, "controller", "--roles=block-operator", f"--kubeconfig={self.cluster.kubeconfig}",
-                 "--block-operator-agents=false")
-        wait_for("the kinds", lambda: all(self.fetch(kind).code == 200 for kind in ("storageclusters", "volumefences", "nodecleanups")))
-        reply = self.cluster.api.post(f"{GROUP}/storageclusters", block_agent.storage_cluster("main", self.images))
-        assert reply.code == 201, reply
-        agent = node.run("agent", BINARY, "block-agent", f"--kubeconfig={self.cluster.kubeconfig}", f"--node-name={node.name}",
-                         f"--data={folder}/agent", f"--socket={folder}/agent.sock", f"--kubelet-dir={node.kubelet_folder}",
-                         f"--volume-plugin-dir={folder}/flex")
-        agent.wait_for("the agent's driver", lambda: "is installed in" in agent.log())
+        node.run("operator", *node.block_operator_command(self.cluster.kubeconfig))
+        agent = node.run("agent", *node.block_agent_command(self.cluster.kubeconfig))
         # It is XFS, because ext4 grows in use only with CAP_SYS_RESOURCE, which a container may lack.
-        self.cluster.create(objects.storage_class("block", provisioner="block.berth.dev", binding="Immediate") | {
-            "parameters": {"cluster": "main", "csi.storage.k8s.io/fstype": "xfs"}})
-
-    def fetch(self, kind):
-        return self.cluster.api.get(f"{GROUP}/{kind}")
+        block_agent.make_class(self.cluster, "block", self.images, "xfs")
+        agent.wait_for("the agent's driver", lambda: "is installed in" in agent.log())
 
     def fences(self):
         return {item["metadata"]["name"]: [each["node"] for each in item.get("attachments") or []]
-                for item in self.fetch("volumefences").json["items"]}
+                for item in self.cluster.api.get(f"{block_agent.GROUP}/volumefences").json["items"]}
 
 
 @pytest.fixture

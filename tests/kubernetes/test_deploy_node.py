@@ -3,7 +3,7 @@ import pytest
 import yaml
 from lib import objects, pod_image
 from lib.kubectl import render
-from lib.kubernetes.node import DRIVER, NAMESPACE
+from lib.kubernetes.api_node import DRIVER, NAMESPACE
 from lib.standalone import ROOT, wait_for
 
 pytestmark = pytest.mark.kubernetes

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 from lib import mounts, objects
-from lib.kubernetes.node import DRIVER
+from lib.kubernetes.api_node import DRIVER
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.kubernetes

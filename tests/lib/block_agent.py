@@ -7,9 +7,11 @@ import subprocess
 import time
 
 import yaml
+from lib import objects
 from lib.standalone import ROOT, Failure, wait_for
 
 DRIVER = "berth.dev/block"
+GROUP = "/apis/storage.berth.dev/v1alpha1"
 CRDS = sorted((ROOT / "deploy" / "crds").glob("storage.berth.dev_*.yaml"))
 
 
@@ -105,6 +107,16 @@ def define_kinds(berth):
 def storage_cluster(name, folder, **backend):
     return {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster", "metadata": {"name": name},
             "spec": {"backend": {"images": {"folder": str(folder), **backend}}}}
+
+
+def make_class(cluster, name, images, fs_type):
+    """Makes the StorageCluster "main" in a Cluster whose operator defines the kinds, and a StorageClass of it."""
+    wait_for("the kinds", lambda: all(cluster.api.get(f"{GROUP}/{kind}").code == 200
+                                      for kind in ("storageclusters", "volumefences", "nodecleanups")))
+    reply = cluster.api.post(f"{GROUP}/storageclusters", storage_cluster("main", images))
+    assert reply.code == 201, reply
+    cluster.create(objects.storage_class(name, provisioner="block.berth.dev", binding="Immediate") | {
+        "parameters": {"cluster": "main", "csi.storage.k8s.io/fstype": fs_type}})
 
 
 def make_image(folder, name, size):

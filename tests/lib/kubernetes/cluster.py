@@ -115,6 +115,11 @@ class Cluster:
         kubeconfig. Berth's own API has no roles: there it is the administrator's."""
         if not self.real:
             return self.kubeconfig
+        self.grant(namespace, name, rules, own_rules)
+        return self.write_token(path, namespace, name)
+
+    def grant(self, namespace, name, rules, own_rules=()):
+        """Gives a service account, which it makes where it is missing, the rules of a ClusterRole and of a Role in its namespace."""
         full = f"{namespace}-{name}"
         group = "rbac.authorization.k8s.io"
         subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
@@ -124,7 +129,6 @@ class Cluster:
                         inner)
             self.create({"apiVersion": f"{group}/v1", "kind": f"{scope}RoleBinding", "metadata": {"name": full},
                          "roleRef": {"apiGroup": group, "kind": f"{scope}Role", "name": full}, "subjects": [subject]}, inner)
-        return self.write_token(path, namespace, name)
 
     def write_token(self, path, namespace, name):
         """Writes a kubeconfig with a token of a service account."""
