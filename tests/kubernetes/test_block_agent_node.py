@@ -17,7 +17,7 @@ class Site:
         self.images.mkdir()
         node.run("operator", *node.block_operator_command(self.cluster.kubeconfig))
         agent = node.run("agent", *node.block_agent_command(self.cluster.kubeconfig))
-        # It is XFS, because ext4 grows in use only with CAP_SYS_RESOURCE, which a container may lack.
+        # It is XFS, because ext4 grows in use only with CAP_SYS_RESOURCE, which a container may lack (test_vm_node.py).
         block_agent.make_class(self.cluster, "block", self.images, "xfs")
         agent.wait_for("the agent's driver", lambda: "is installed in" in agent.log())
 

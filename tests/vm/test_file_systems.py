@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 from lib import debian_root, mount_pods, postgres
+from lib.vm.nfs import SERVE_NFS
 
 pytestmark = pytest.mark.vm
 
@@ -49,18 +50,6 @@ cat /mnt/claim/file
 
 def test_a_mounted_claim_that_asks_for_more_grows(node):
     assert node.run(GROW, seconds=240).output.endswith("precious\n")
-
-
-SERVE_NFS = """
-set -e
-mkdir -p /srv/nfs /var/lib/nfs/v4recovery && touch /etc/exports /var/lib/nfs/etab
-modprobe nfsd && modprobe nfsv4
-mount -t nfsd nfsd /proc/fs/nfsd
-exportfs -o rw,no_root_squash,insecure,fsid=0,no_subtree_check 127.0.0.1:/srv/nfs
-rpc.mountd --no-nfs-version 3
-rpc.nfsd --no-nfs-version 3 1
-echo Y >/proc/fs/nfsd/v4_end_grace  # no client of an earlier life is waited for
-"""
 
 
 def test_a_dead_nfs_server_hangs_nothing_but_its_mount(machine):

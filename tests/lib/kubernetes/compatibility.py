@@ -40,7 +40,7 @@ def add_note(heading, lines):
 
 
 def _versions():
-    names = ("kube-apiserver", "kube-controller-manager", "etcd", "csi-provisioner", "csi-attacher", "csi-resizer",
+    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "etcd", "csi-provisioner", "csi-attacher", "csi-resizer",
              "csi-snapshotter", "snapshot-controller", "hostpathplugin", "csi-sanity")
     return [f"| {name} | {programs.version(name)} |" for name in names if programs.find(name)]
 

@@ -1,10 +1,11 @@
 """A real control plane on loopback: etcd, kube-apiserver with RBAC, and kube-controller-manager. It has no node: tests make the
 objects of nodes themselves, or run a kubelet (node.py)."""
+import base64
 import json
 import pathlib
 import subprocess
 
-from lib import kube
+from lib import kube, vm
 from lib.kubernetes import programs
 from lib.kubernetes.programs import Process, free_port
 
@@ -85,15 +86,16 @@ class ControlPlane:
 
     def _write_keys(self):
         _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
-                 "subjectAltName=IP:127.0.0.1", "-keyout", self.folder / "server.key", "-out", self.folder / "server.crt")
+                 f"subjectAltName=IP:127.0.0.1,IP:{vm.HOST}", "-keyout", self.folder / "server.key", "-out", self.folder / "server.crt")
         _openssl("genrsa", "-out", self.folder / "accounts.key", "2048")
         _openssl("rsa", "-in", self.folder / "accounts.key", "-pubout", "-out", self.folder / "accounts.pub")
 
     def write_kubeconfig(self, path, token):
-        """Writes a kubeconfig for a user with a token."""
+        """Writes a kubeconfig for a user with a token. It names no other file."""
+        authority = base64.b64encode((self.folder / "server.crt").read_bytes()).decode()
         path.write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": self.server, "certificate-authority": f"{self.folder}/server.crt"}}],
+            "clusters": [{"name": "c", "cluster": {"server": self.server, "certificate-authority-data": authority}}],
             "users": [{"name": "c", "user": {"token": token}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}))
         return path

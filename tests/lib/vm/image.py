@@ -25,11 +25,12 @@ mke2fs mkfs.ext4 e2fsck fsck.ext4 resize2fs tune2fs dumpe2fs
 mkfs.xfs fsck.xfs xfs_repair xfs_growfs xfs_admin xfs_db xfs_io
 mkfs.btrfs fsck.btrfs btrfs btrfstune
 dash sync timeout setsid mount umount findmnt losetup blkid mkswap fsfreeze modprobe nbdkit
+containerd containerd-shim-runc-v2 ctr runc
 """.split()
 # Libraries that programs load by name, so that ldd does not find them.
 FILES = ["/usr/lib/x86_64-linux-gnu/nbdkit/plugins/nbdkit-file-plugin.so", "/etc/netconfig"]
 # From the build: Berth, and the tests that need a machine of their own.
-BUILT_PATTERNS = ("berth", "berth-flex", "*_root_test", "*_vm_test")
+BUILT_PATTERNS = ("berth", "berth-flex", "berth-shim", "*_root_test", "*_vm_test")
 
 FOLDERS = ("proc", "sys", "dev", "run", "tmp", "root", "work", "mnt", "etc", "usr/bin", "usr/sbin", "usr/lib",
            "usr/lib64", "usr/local/bin", "var/lib/nfs", "var/tmp")

@@ -6,10 +6,12 @@ gives back its output and exit code.
     machine.run("mkfs.ext4 -q /dev/disk/data")  # boots, runs, shuts down cleanly
     machine.run("...", cut=True)                # the power goes when the script ends
     machine.run("...", cut_at="written 100")    # the power goes when the script has said so
+    with machine.running("...") as output:      # the power goes at the end of the block
 
 Each run is a boot, with a boot id of its own. The processor is emulated (QEMU's TCG). KVM is not used, because it is
 missing or hangs where tests run inside a virtual machine.
 """
+import contextlib
 import os
 import pathlib
 import queue
@@ -23,7 +25,8 @@ from . import image, packages, tsc
 from .disk import Disk
 
 QEMU = "qemu-system-x86_64"
-MEMORY = "1024M"
+# The address by which a guest with add_host_network() reaches what listens at 127.0.0.1 of the host.
+HOST = "10.0.2.2"
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 BEGIN = "\036begin\n"
 EXIT = re.compile("\036exit (\\d+)\n")
@@ -51,12 +54,13 @@ def bytes_of(size):
 
 
 class Machine:
-    def __init__(self, folder, echo=None):
+    def __init__(self, folder, echo=None, memory="1024M"):
         """`folder` is the machine's own and short: it holds UNIX sockets. `echo` is given output as it comes."""
         self.folder = pathlib.Path(folder)
         self.echo = echo
+        self.memory = memory
         self.disks = {}
-        self.cables = []
+        self.networks = []  # (its address, the back end as QEMU's options)
         self.console = self.folder / "console.log"
         self.files = {}  # name → text or pathlib.Path: in the guest's /work
 
@@ -67,7 +71,11 @@ class Machine:
     def add_cable(self, mac, own, other):
         """Adds a network device with this address, at one end of a cable to another machine. The ends are paths of
         sockets, `own` of this machine."""
-        self.cables.append((mac, own, other))
+        self.networks.append((mac, f"dgram,local.type=unix,local.path={own},remote.type=unix,remote.path={other}"))
+
+    def add_host_network(self):
+        """Adds a network device for the address 10.0.2.15/24, by which the guest reaches the host as HOST."""
+        self.networks.append(("52:54:00:ff:00:01", "user"))
 
     def close(self):
         for disk in self.disks.values():
@@ -93,6 +101,18 @@ class Machine:
         for disk in self.disks.values():
             disk.lose(keep)
         return self._result(output, end, cut_at, check)
+
+    @contextlib.contextmanager
+    def running(self, script):
+        """Boots, and gives what tells the output of a script while the script runs. The power goes at the end of the block."""
+        process, output = self._begin(script, "cut")
+        try:
+            yield output
+        finally:
+            process.kill()
+            process.wait()
+            for disk in self.disks.values():
+                disk.lose()
 
     def _begin(self, script, end):
         """Gives a machine whose script has begun. A boot that does not come so far is tried again, because nothing
@@ -138,7 +158,7 @@ class Machine:
                         f"tsc_early_khz={tsc.kilohertz()} vm.end={end} vm.time={int(time.time())}")
         command = [
             QEMU, "-M", "microvm", "-accel", "tcg", "-cpu", "max", "-smp", "2",
-            "-m", MEMORY, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-m", self.memory, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", vmlinuz, "-initrd", initramfs, "-append", command_line,
             "-drive", f"if=none,id=root,format=raw,snapshot=on,file={image.root_image()}",
             "-device", "virtio-blk-device,drive=root,serial=root",
@@ -146,10 +166,9 @@ class Machine:
         for disk in self.disks.values():
             command += ["-blockdev", f"driver=nbd,node-name={disk.name},server.type=unix,server.path={disk.socket}",
                         "-device", f"virtio-blk-device,drive={disk.name},serial={disk.name}"]
-        for number, (mac, own, other) in enumerate(self.cables):
-            command += ["-netdev", f"dgram,id=cable{number},local.type=unix,local.path={own},"
-                        f"remote.type=unix,remote.path={other}",
-                        "-device", f"virtio-net-device,netdev=cable{number},mac={mac}"]
+        for number, (mac, back_end) in enumerate(self.networks):
+            command += ["-netdev", f"{back_end},id=network{number}",
+                        "-device", f"virtio-net-device,netdev=network{number},mac={mac}"]
         if end == "shell":
             command += ["-serial", "mon:stdio"]
             return subprocess.Popen(command)
@@ -199,6 +218,13 @@ class _Output:
         if self._echo:
             self._echo(self.text)
         return True
+
+    def tail(self, lines):
+        """Gives the last lines of what has come by now."""
+        with contextlib.suppress(queue.Empty):
+            while (chunk := self._chunks.get_nowait()) is not None:
+                self.text += chunk.replace("\r\n", "\n")
+        return "\n".join(self.text.splitlines()[-lines:])
 
     def wait(self, text, deadline):
         """Tells what came first: the text ("cut"), the script's end ("exit"), the machine's end ("end"), or nothing
