@@ -95,7 +95,7 @@ def test_nfs_by_the_shim_and_a_mount_pod(machine):
     machine.create_pod(share("first", "grep ' /share nfs4 ' /proc/mounts && echo one > /share/of-first && cat /share/of-first && "
                                       "until grep -x two /share/of-second; do sleep 1; done"))
     machine.wait_for("the shim to miss the mount pod", lambda: any(
-        event["reason"] == "FailedMount" and "kubernetes.io/nfs" in event["message"]
+        event["reason"] == "FailedMount" and "no pod that runs on this node is registered for kubernetes.io/nfs" in event["message"]
         for event in cluster.items("Event", "default") if event["involvedObject"].get("name") == "first"))
     for item in render(ROOT / "deploy/mount-pod/nfs").values():
         if item["kind"] == "DaemonSet":
