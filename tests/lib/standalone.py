@@ -22,9 +22,11 @@ class Failure(AssertionError):
     """A command failed, or a condition did not come true in time."""
 
 
-def own_containerd(verb, folder, *runtimes):
+def own_containerd(verb, folder, *runtimes, containerd=None):
+    """Runs tools/own_containerd; gives the socket after "start". `containerd`: the program, if not that of the environment."""
+    env = os.environ | ({"BERTH_CONTAINERD": str(containerd)} if containerd else {})
     result = subprocess.run([ROOT / "tools" / "own_containerd", verb, folder, *runtimes], text=True,
-                            capture_output=True, timeout=120)
+                            capture_output=True, timeout=120, env=env)
     if result.returncode != 0:
         raise Failure(f"own_containerd {verb}: {result.stdout}{result.stderr}")
     return result.stdout.strip()
