@@ -8,33 +8,13 @@ import subprocess
 import pytest
 from lib import handmade_pod, mounts
 from lib.hung_exec import HungExec
-from lib.standalone import ROOT, wait_for
+from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.mountpod, pytest.mark.e2e]
-PROGRAM = ROOT / "build" / "bin" / "plugin_utility"
 
 
-class Utility:
-    def __init__(self, berth):
-        self.berth = berth
-        self.kubelet = berth.data / "kubelet"
-
-    def command(self, verb, *arguments):
-        return [PROGRAM, "--kubelet", self.kubelet, "--data", self.berth.folder / "records", "--runtime",
-                self.berth.runtime_socket, "--plugin", handmade_pod.PLUGIN, verb, *map(str, arguments)]
-
-    def call(self, verb, *arguments):
-        """Runs plugin_utility; gives the result of each run, and the events."""
-        done = subprocess.run(self.command(verb, *arguments), capture_output=True, text=True, timeout=550)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
-
-    def run(self, *argv, **options):
-        flags = []
-        for name, value in options.items():
-            flags += [f"--{name.replace('_', '-')}"] + ([] if value is True else [value])
-        (said,), _ = self.call("run", *flags, "--", *argv)
-        return said
+def utility_of(berth):
+    return handmade_pod.Utility(berth.data / "kubelet", berth.folder / "records", berth.runtime_socket)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +23,7 @@ def registered(module_berth):
     berth = module_berth
     berth.apply(handmade_pod.pod("utilities", berth.data / "kubelet"))
     handmade_pod.register(berth, "utilities")
-    return Utility(berth)
+    return utility_of(berth)
 
 
 def processes(marker):
@@ -137,7 +117,7 @@ def test_a_run_ends_at_its_deadline_beside_a_process_that_nobody_can_read(regist
 
 def test_a_pod_that_is_replaced_under_its_name_is_another_one(new_berth):
     berth = new_berth().start()
-    utility = Utility(berth)
+    utility = utility_of(berth)
 
     def start(who):
         berth.apply(handmade_pod.pod("tools", utility.kubelet, script=f"echo {who} >/who; sleep 100000"))
@@ -189,41 +169,39 @@ def test_a_mount_of_the_pods_is_the_hosts_and_goes_the_same_way(registered, targ
     (said,), _ = registered.call("mount", "--type", "tmpfs", "--source", "of-the-pod", "--target", target)
     assert said["code"] == "OK", said
     assert mounted(target)
-    assert list((registered.berth.folder / "records/helper-mounts").iterdir())
+    assert list((registered.records / "helper-mounts").iterdir())
     assert registered.run("sh", "-c", f"echo x >{target}/f && cat {target}/f")["out"] == "x\n"
     assert (target / "f").read_text() == "x\n"
     (said,), _ = registered.call("unmount", "--target", target)
     assert said["code"] == "OK", said
     assert not mounted(target)
     assert str(target) not in registered.run("cat", "/proc/self/mountinfo")["out"]
-    assert not list((registered.berth.folder / "records/helper-mounts").iterdir())
+    assert not list((registered.records / "helper-mounts").iterdir())
 
 
-def test_the_mount_of_a_pod_that_is_gone_is_unmounted_lazily_with_an_event(registered, target):
-    berth = registered.berth
-    berth.apply(handmade_pod.pod("short", registered.kubelet))
-    handmade_pod.register(berth, "short")
+def test_the_mount_of_a_pod_that_is_gone_is_unmounted_lazily_with_an_event(module_berth, registered, target):
+    module_berth.apply(handmade_pod.pod("short", registered.kubelet))
+    handmade_pod.register(module_berth, "short")
     (said,), _ = registered.call("mount", "--type", "tmpfs", "--source", "of-the-pod", "--target", target)
     assert said["code"] == "OK", said
-    berth.delete("pod", "short")
-    berth.wait_gone("pod", "short")
+    module_berth.delete("pod", "short")
+    module_berth.wait_gone("pod", "short")
     assert mounted(target), "no daemon serves it that could have died with the pod"
     with open(target / "in-use", "w"):  # an unmount that is not lazy would be refused
         (said,), events = registered.call("unmount", "--target", target)
     assert said["code"] == "OK", said
     assert not mounted(target)
-    assert not list((registered.berth.folder / "records/helper-mounts").iterdir())
+    assert not list((registered.records / "helper-mounts").iterdir())
     [event] = [line for line in events.splitlines() if "PluginContainerGone" in line]
     assert event.startswith("event of Node node-a: ") and str(target) in event and "default/short" in event, event
-    handmade_pod.register(berth, "utilities")
+    handmade_pod.register(module_berth, "utilities")
 
 
 @pytest.mark.parametrize("propagation", [None, "HostToContainer"])
-def test_a_pod_that_does_not_share_mounts_is_told_so(registered, target, propagation):
-    berth = registered.berth
-    berth.apply(handmade_pod.pod("alone", registered.kubelet, propagation,
-                              script=f"mkdir -p {target}; sleep 100000"))
-    handmade_pod.register(berth, "alone")
+def test_a_pod_that_does_not_share_mounts_is_told_so(module_berth, registered, target, propagation):
+    module_berth.apply(handmade_pod.pod("alone", registered.kubelet, propagation,
+                                     script=f"mkdir -p {target}; sleep 100000"))
+    handmade_pod.register(module_berth, "alone")
     try:
         (said,), _ = registered.call("mount", "--type", "tmpfs", "--source", "of-the-pod", "--target", target)
         assert said["code"] == "FAILED_PRECONDITION" and "mountPropagation" in said["message"], said
@@ -231,6 +209,6 @@ def test_a_pod_that_does_not_share_mounts_is_told_so(registered, target, propaga
         if propagation:  # the mount that only the pod saw was unmounted
             assert str(target) not in registered.run("cat", "/proc/self/mountinfo")["out"]
     finally:
-        berth.delete("pod", "alone")
-        berth.wait_gone("pod", "alone")
-        handmade_pod.register(berth, "utilities")
+        module_berth.delete("pod", "alone")
+        module_berth.wait_gone("pod", "alone")
+        handmade_pod.register(module_berth, "utilities")

@@ -24,11 +24,15 @@ def let_go_of_others(pid, own=None):
                        capture_output=True)
 
 
-def detach_loops_below(folder):
-    """Detaches the devices of files below a folder."""
+def loops_below(folder):
+    """Gives the loop devices of files below a folder."""
     listing = subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"],
                              capture_output=True, text=True, check=True).stdout
-    for line in listing.splitlines():
-        name, _, backing = line.partition(" ")
-        if backing.strip().startswith(str(folder)):
-            subprocess.run(["losetup", "--detach", name], check=False)
+    lines = (line.partition(" ") for line in listing.splitlines())
+    return [name for name, _, backing in lines if backing.strip().startswith(str(folder))]
+
+
+def detach_loops_below(folder):
+    """Detaches the devices of files below a folder."""
+    for name in loops_below(folder):
+        subprocess.run(["losetup", "--detach", name], check=False)
