@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 from lib import mounts
-from lib.kubernetes import compatibility, node, programs
+from lib.kubernetes import compatibility, node, programs, runtimes
 from lib.kubernetes.cluster import Cluster
 from lib.kubernetes.control_plane import PROGRAMS, ControlPlane
 from lib.kubernetes.observed import Observed
@@ -40,10 +40,11 @@ def real_cluster(plane):
 
 
 @pytest.fixture(scope="module")
-def bare_node():
-    """Gives a node under a real kubelet. It has a control plane of its own, because the kubelet would run the pods that other tests
-    make only as objects."""
-    missing = programs.missing(*PROGRAMS, *node.PROGRAMS)
+def bare_node(request):
+    """Gives a node under a real kubelet, with the containerd that the parameter names (runtimes.py). It has a control plane of its
+    own, because the kubelet would run the pods that other tests make only as objects."""
+    runtime = getattr(request, "param", runtimes.MACHINES)
+    missing = programs.missing(*PROGRAMS, *node.PROGRAMS) or runtimes.missing(runtime)
     if missing:
         pytest.skip(missing)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
@@ -51,8 +52,11 @@ def bare_node():
     made = None
     try:
         plane.start()
-        made = node.Node(Cluster(plane.kubeconfig, plane=plane))
-        yield made.start()
+        made = node.Node(Cluster(plane.kubeconfig, plane=plane), containerd=runtimes.find(runtime))
+        made.start()
+        # The kubelet reports the version without the suffix of a distribution, such as ~ds1.
+        assert programs.version_of(made.containerd).partition("~")[0] in made.runtime_version()
+        yield made
     finally:
         if made is not None:
             made.end()

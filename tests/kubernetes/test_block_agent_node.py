@@ -1,10 +1,11 @@
 """The block agent and its operator beside a real kubelet, which calls the agent through its Flexvolume driver."""
 import pytest
 from lib import block_agent, objects
+from lib.kubernetes import runtimes
 from lib.kubernetes.cluster import KINDS
 from lib.standalone import wait_for
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, runtimes.BOTH]
 
 
 class Site:

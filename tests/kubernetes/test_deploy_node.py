@@ -3,10 +3,11 @@ import pytest
 import yaml
 from lib import objects, pod_image
 from lib.kubectl import render
+from lib.kubernetes import runtimes
 from lib.kubernetes.api_node import DRIVER, NAMESPACE
 from lib.standalone import ROOT, wait_for
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, runtimes.BOTH]
 
 IMAGE = "berth.local/csi-local:1"
 

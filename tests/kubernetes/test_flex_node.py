@@ -3,9 +3,10 @@ import shutil
 
 import pytest
 from lib import flex, mounts, objects
+from lib.kubernetes import runtimes
 from lib.standalone import wait_for
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, runtimes.BOTH]
 
 # Its volume holds the version that mounted it; the calls that come are in the file CALLS beside it.
 DRIVER = """#!/bin/sh

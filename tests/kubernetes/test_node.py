@@ -3,10 +3,11 @@ import shutil
 
 import pytest
 from lib import mounts, objects
+from lib.kubernetes import runtimes
 from lib.kubernetes.api_node import DRIVER
 from lib.standalone import wait_for
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, runtimes.BOTH]
 
 
 def test_data_survive_the_pod(real_node):
@@ -79,3 +80,38 @@ def test_other_file_systems(real_node, fs_type):
     real_node.delete_pod(fs_type)
     cluster.delete("PersistentVolumeClaim", fs_type, "default")
     wait_for("the volume to be gone", lambda: not list((real_node.folder / "pool").rglob("*.img")))
+
+
+def test_a_sub_path_with_an_fs_group(real_node):
+    """A user who is not root writes by the fsGroup to a subPath of a volume, which a second pod finds below the volume's top."""
+    cluster = real_node.cluster
+    cluster.create(objects.claim("parts", storage_class="local"), "default")
+    real_node.create_pod(objects.pod(
+        "of-a-part", "echo kept > /part/file && stat -c %g /part/file | grep -x 2345 && grep ' /part ext4 ' /proc/mounts", ["parts"],
+        mounts=[{"name": "parts", "mountPath": "/part", "subPath": "one/two"}],
+        securityContext={"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 2345}))
+    real_node.wait_pod("of-a-part", "Succeeded")
+    volume = cluster.get("PersistentVolumeClaim", "parts", "default")["spec"]["volumeName"]
+    real_node.delete_pod("of-a-part")
+    # The API deletes a pod that has ended at once.
+    wait_for("its mounts to be gone", lambda: not [target for target in mounts.targets() if volume in target])
+    real_node.create_pod(objects.pod("of-all", "test $(cat /parts/one/two/file) = kept", ["parts"]))
+    real_node.wait_pod("of-all", "Succeeded")
+    real_node.delete_pod("of-all")
+    cluster.delete("PersistentVolumeClaim", "parts", "default")
+    wait_for("the volume to be gone", lambda: not list((real_node.folder / "pool").rglob("*.img")))
+
+
+def test_a_block_volume(real_node):
+    """A pod has a volume as a block device, a second pod finds what the first one wrote, and no loop device is left."""
+    cluster = real_node.cluster
+    cluster.create(objects.claim("disk", storage_class="local", block=True), "default")
+    device = [{"name": "disk", "devicePath": "/dev/disk"}]
+    scripts = {"writes": "test -b /dev/disk && echo kept | dd of=/dev/disk conv=fsync", "reads": "head -n 1 /dev/disk | grep -x kept"}
+    for name, script in scripts.items():
+        real_node.create_pod(objects.pod(name, script, ["disk"], devices=device))
+        real_node.wait_pod(name, "Succeeded")
+        real_node.delete_pod(name)
+    cluster.delete("PersistentVolumeClaim", "disk", "default")
+    wait_for("the volume to be gone", lambda: not list((real_node.folder / "pool").rglob("*.img")))
+    wait_for("the loop devices to be gone", lambda: not mounts.loops_below(real_node.folder), 20)

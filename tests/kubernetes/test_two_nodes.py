@@ -2,12 +2,12 @@
 import pytest
 from lib import objects
 from lib.csi_double import CsiDouble
-from lib.kubernetes import node, programs
+from lib.kubernetes import node, programs, runtimes
 from lib.kubernetes.control_plane import NODE, SECOND_NODE
 from lib.kubernetes.programs import Sidecar
 from lib.standalone import wait_for
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, runtimes.BOTH]
 
 SHARED = "shared.csi.example.com"  # its volumes can be attached to each node
 
@@ -15,7 +15,7 @@ SHARED = "shared.csi.example.com"  # its volumes can be attached to each node
 @pytest.fixture(scope="module")
 def nodes(bare_node):
     """Gives both nodes, by name."""
-    second = node.Node(bare_node.cluster, SECOND_NODE)
+    second = node.Node(bare_node.cluster, SECOND_NODE, bare_node.containerd)
     try:
         yield {NODE: bare_node, SECOND_NODE: second.start()}
     finally:

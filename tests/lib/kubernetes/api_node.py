@@ -90,6 +90,10 @@ class ApiNode:
         node = self.cluster.get("Node", self.name) or {"status": {}}
         return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", []))
 
+    def runtime_version(self):
+        """Gives name and version of the runtime, as the kubelet reports them: "containerd://1.6.20"."""
+        return self.cluster.get("Node", self.name)["status"]["nodeInfo"]["containerRuntimeVersion"]
+
     def lists(self, driver):
         """Tells whether the kubelet lists a driver in the CSINode."""
         node = self.cluster.get("CSINode", self.name) or {"spec": {}}

@@ -2,8 +2,9 @@
 without it nothing is written."""
 import os
 import pathlib
+import shutil
 
-from lib.kubernetes import programs
+from lib.kubernetes import programs, runtimes
 
 PAGE = os.environ.get("BERTH_COMPATIBILITY")
 SIDES = {"go": "Go", "berth": "Berth", "own-api": "Berth, own API"}
@@ -14,6 +15,9 @@ the Go program as the control, and then with Berth in its place, with the same a
 kube-apiserver with its controller manager, with RBAC on and a token of a service account, and on Berth's own API. What the Go
 program did (objects, events, calls to the driver) is recorded in [tests/kubernetes/observed](../tests/kubernetes/observed), and Berth has to
 do the same. Where Berth differs on purpose, [this page](migrate-from-sidecars.md#what-is-different) says so.
+
+Where a kubelet runs pods, a case that names `containerd-1` or `containerd-2` ran under that one; a case that names neither ran under
+`containerd-1`.
 """
 
 _outcomes = {}  # (file, function, its parameters without the side) → {side: outcome}
@@ -42,7 +46,11 @@ def add_note(heading, lines):
 def _versions():
     names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "etcd", "csi-provisioner", "csi-attacher", "csi-resizer",
              "csi-snapshotter", "snapshot-controller", "hostpathplugin", "csi-sanity")
-    return [f"| {name} | {programs.version(name)} |" for name in names if programs.find(name)]
+    paths = {name: programs.find(name) for name in names}
+    # Under which containerd a pod of a kubelet ran is a parameter of its case.
+    paths |= {name: None if runtimes.missing(name) else runtimes.find(name) for name in (runtimes.MACHINES, runtimes.FOLDERS)}
+    paths["runc"] = shutil.which("runc")
+    return [f"| {name} | {programs.version_of(path)} |" for name, path in paths.items() if path]
 
 
 def _rows():

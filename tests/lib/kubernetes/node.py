@@ -24,9 +24,11 @@ SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/p
 
 
 class Node(ApiNode):
-    def __init__(self, cluster, name=NODE):
+    def __init__(self, cluster, name=NODE, containerd=None):
+        """`containerd`: the program of its runtime, if not the machine's."""
         folder = pathlib.Path(tempfile.mkdtemp(prefix="bn-", dir="/var/tmp"))
         super().__init__(cluster, name, folder, folder / "kubelet", BINARY)
+        self.containerd = containerd
         self.processes = {}  # by name, in the order of their start
         self._settings = {}
 
@@ -34,7 +36,7 @@ class Node(ApiNode):
 
     def start(self):
         self._settings = {name: path.read_text() for name in SETTINGS if (path := pathlib.Path("/proc/sys") / name).exists()}
-        self.runtime = standalone.own_containerd("start", self.folder / "c")
+        self.runtime = standalone.own_containerd("start", self.folder / "c", containerd=self.containerd)
         self.kubelet_folder.mkdir()
         # So that mounts which a driver's pod makes below it reach the node, as on a node whose root is shared.
         subprocess.run(["mount", "--bind", self.kubelet_folder, self.kubelet_folder], check=True)

@@ -33,7 +33,12 @@ def missing(*names):
 
 def version(name):
     """Gives the version that a real program prints."""
-    output = subprocess.run([find(name), "--version"], capture_output=True, text=True, timeout=30)
+    return version_of(find(name))
+
+
+def version_of(path):
+    """Gives the version that the program at a path prints."""
+    output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30)
     found = re.search(r"v?\d+\.\d+\.\d+\S*", output.stdout + output.stderr)
     return found.group(0).lstrip("v") if found else "of unknown version"
 
