@@ -1,5 +1,6 @@
 #include "blockagent/agent.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/ipc/block_call.h"
@@ -150,7 +151,7 @@ class AgentImpl : public Agent {
  private:
   void WatchObjects() {
     informers_.OfOptional<api::VolumeFence>().AddHandler([this](const auto& change) {
-      QueueNow(change.key);
+      QueueByFence(change.key, change.after.get());
       for (const api::FenceEntry& entry : change.latest().entries()) {
         if (entry.node != options_.node) lock_watch_->QueueCluster(entry.cluster_name);
       }
@@ -166,6 +167,22 @@ class AgentImpl : public Agent {
     });
   }
 
+  // Queues a volume whose fence has changed; `fence` is null if it was deleted. A fence that names
+  // every use on record is no news: most of its changes are this agent's own, by which a mount
+  // enters its pod and tells its device. A run at once would wait for that mount and then ask the
+  // API and the device again, so the run comes later.
+  void QueueByFence(const std::string& volume, const api::VolumeFence* fence) {
+    const std::optional<Record> record = attachments_->Find(volume);
+    if (!record.has_value()) return;
+    const auto entries = fence == nullptr ? std::vector<api::FenceEntry>() : fence->entries();
+    const bool names_all = std::ranges::all_of(
+        record->uses, [&](const Use& use) { return ContainsUse(entries, use.entry); });
+    if (names_all) {
+      workers_.AddAfter(volume, kSoon);
+    } else {
+      workers_.AddNow(volume);
+    }
+  }
   void QueueNow(const std::string& volume) {
     if (attachments_->Find(volume).has_value()) workers_.AddNow(volume);
   }
