@@ -63,7 +63,8 @@ class InformerBase::Impl : Reflector::Sink {
       number = next_handler_++;
       handlers_[number] = std::make_shared<Handler>(std::move(handler));
       for (const auto& [key, kept] : objects_) {
-        pending_.push_back({number, number + 1, {key, nullptr, nullptr}, false, kept.object});
+        pending_.push_back(
+            {number, number + 1, {std::string(key), nullptr, nullptr}, false, kept.object});
       }
     }
     DeliverChanges();
@@ -80,7 +81,7 @@ class InformerBase::Impl : Reflector::Sink {
 
   void AddIndex(const std::string& name, IndexFunction function) {
     MutexLock lock(mutex_);
-    Index& index = indexes_[name];
+    Index& index = indexes_.try_emplace(name, packed_.memory()).first->second;
     if (index.users++ > 0) return;
     index.function = std::move(function);
     for (const auto& [key, kept] : objects_) {
@@ -133,7 +134,7 @@ class InformerBase::Impl : Reflector::Sink {
 
   ObjectPtr Find(const std::string& key) const {
     MutexLock lock(mutex_);
-    const auto it = objects_.find(key);
+    const auto it = objects_.find(std::string_view(key));
     return it == objects_.end() ? nullptr : packed_.Get(it->second.object);
   }
 
@@ -149,7 +150,7 @@ class InformerBase::Impl : Reflector::Sink {
     MutexLock lock(mutex_);
     std::vector<std::string> out;
     out.reserve(objects_.size());
-    for (const auto& [key, kept] : objects_) out.push_back(key);
+    for (const auto& [key, kept] : objects_) out.emplace_back(key);
     return out;
   }
 
@@ -159,8 +160,8 @@ class InformerBase::Impl : Reflector::Sink {
     const auto it = indexes_.find(index);
     if (it == indexes_.end()) return out;
     const auto& [users, function, entries] = it->second;
-    for (const std::string* key : entries.FindKeys(value)) {
-      ObjectPtr object = packed_.Get(objects_.at(*key).object);
+    for (const ObjectIndex::Key* key : entries.FindKeys(value)) {
+      ObjectPtr object = packed_.Get(objects_.find(*key)->second.object);
       const std::vector<std::string> values = function(*object);
       // Another value may have the same hash.
       if (std::find(values.begin(), values.end(), value) != values.end()) {
@@ -176,7 +177,8 @@ class InformerBase::Impl : Reflector::Sink {
       MutexLock lock(mutex_);
       const std::string key = KeyOf(object);
       // An absent object that is not newer than the watch's last event was deleted meanwhile.
-      if (!objects_.contains(key) && CompareVersions(VersionOf(object), version_) <= 0) return;
+      const bool absent = !objects_.contains(std::string_view(key));
+      if (absent && CompareVersions(VersionOf(object), version_) <= 0) return;
       if (PutLocked(key, std::move(object)) && listing_) observed_.insert(key);
     }
     DeliverChanges();
@@ -184,20 +186,25 @@ class InformerBase::Impl : Reflector::Sink {
 
  private:
   struct Index {
+    explicit Index(std::pmr::memory_resource* memory) : entries(memory) {}
+
     int users = 0;
     IndexFunction function;
     ObjectIndex entries;
   };
+  struct KeyHash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
   struct Kept {
-    PackedPtr object;
+    PackedObject object;
     uint64_t list = 0;  // the last list that had it
   };
   struct Delivery {
     size_t first_handler;  // the number of the first handler that gets it
     size_t last_handler;   // the number after that of the last one
     Change change;
-    bool sync = false;            // no change: all of the first list was delivered
-    PackedPtr present = nullptr;  // in place of `after`, for a new handler
+    bool sync = false;          // no change: all of the first list was delivered
+    PackedObject present = {};  // in place of `after`, for a new handler
   };
 
   bool IsSelected(const Json& object) const {
@@ -207,7 +214,7 @@ class InformerBase::Impl : Reflector::Sink {
   }
 
   // Updates the indexes. `key` is the key in objects_, because the indexes point to it.
-  void IndexLocked(const std::string& key, const ObjectPtr& before, const ObjectPtr& after)
+  void IndexLocked(const ObjectIndex::Key& key, const ObjectPtr& before, const ObjectPtr& after)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (auto& [name, index] : indexes_) {
       if (before != nullptr) {
@@ -229,10 +236,12 @@ class InformerBase::Impl : Reflector::Sink {
 
   // Stores `json` unless the stored object is the same or, if `older_too` is false, newer. Returns
   // whether it stored it.
-  bool PutLocked(const std::string& key, Json json, bool older_too = false)
+  bool PutLocked(std::string_view key, Json json, bool older_too = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto [place, added] = objects_.try_emplace(key);
-    const int newer = added ? 1 : CompareVersions(VersionOf(json), place->second.object->version());
+    auto place = objects_.find(key);
+    const bool added = place == objects_.end();
+    if (added) place = objects_.emplace(key, Kept()).first;
+    const int newer = added ? 1 : CompareVersions(VersionOf(json), place->second.object.version());
     if (newer == 0 || (newer < 0 && !older_too)) return false;
     // Only the server needs managedFields, and they are often half of an object's size.
     base::json::Remove(json, {"metadata", "managedFields"});
@@ -240,20 +249,20 @@ class InformerBase::Impl : Reflector::Sink {
     ObjectPtr after = factory_(std::move(json));
     place->second.object = packed_.KeepObject(*after);
     IndexLocked(place->first, before, after);
-    NotifyLocked({key, std::move(before), std::move(after)});
+    NotifyLocked({std::string(key), std::move(before), std::move(after)});
     return true;
   }
 
   // Removes `key` unless the stored object is newer than `version` and `newer_too` is false.
-  void RemoveLocked(const std::string& key, std::string_view version, bool newer_too = false)
+  void RemoveLocked(std::string_view key, std::string_view version, bool newer_too = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = objects_.find(key);
     if (it == objects_.end()) return;
-    if (!newer_too && CompareVersions(it->second.object->version(), version) > 0) return;
+    if (!newer_too && CompareVersions(it->second.object.version(), version) > 0) return;
     ObjectPtr before = packed_.Get(it->second.object);
     IndexLocked(it->first, before, nullptr);
     objects_.erase(it);
-    NotifyLocked({key, std::move(before), nullptr});
+    NotifyLocked({std::string(key), std::move(before), nullptr});
   }
 
   // Calls handlers for the pending changes. Returns at once if a caller of this function, on this
@@ -269,7 +278,9 @@ class InformerBase::Impl : Reflector::Sink {
         dispatching_ = true;
         delivery = std::move(pending_.front());
         pending_.pop_front();
-        if (delivery.present != nullptr) delivery.change.after = packed_.Get(delivery.present);
+        // Its memory is that of packed_, so it is freed while the lock is held.
+        const PackedObject present = std::exchange(delivery.present, {});
+        if (present.has_object()) delivery.change.after = packed_.Get(present);
         if (delivery.sync) {
           synced_ = true;
           sync_changed_.NotifyAll();
@@ -306,7 +317,7 @@ class InformerBase::Impl : Reflector::Sink {
       MutexLock lock(mutex_);
       const std::string key = KeyOf(item);
       PutLocked(key, std::move(item), !observed_.contains(key));
-      objects_.at(key).list = list_;
+      objects_.find(std::string_view(key))->second.list = list_;
     }
     // It dispatches object by object, so that the objects of a long list are never in memory
     // together.
@@ -319,7 +330,7 @@ class InformerBase::Impl : Reflector::Sink {
       MutexLock lock(mutex_);
       std::vector<std::string> absent;
       for (const auto& [key, kept] : objects_) {
-        if (kept.list != list_) absent.push_back(key);
+        if (kept.list != list_) absent.emplace_back(key);
       }
       for (const std::string& key : absent) RemoveLocked(key, version, !observed_.contains(key));
       many = objects_.size() > kManyObjects;
@@ -363,7 +374,8 @@ class InformerBase::Impl : Reflector::Sink {
   mutable base::Mutex mutex_;
   base::CondVar sync_changed_;
   mutable PackedObjects packed_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_map<std::string, Kept> objects_ ABSL_GUARDED_BY(mutex_);
+  std::pmr::unordered_map<ObjectIndex::Key, Kept, KeyHash, std::equal_to<>> objects_
+      ABSL_GUARDED_BY(mutex_){packed_.memory()};
   std::map<std::string, Index> indexes_ ABSL_GUARDED_BY(mutex_);
   size_t next_handler_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<size_t, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);  // by number
@@ -466,15 +478,6 @@ std::vector<std::pair<const api::KindInfo*, InformerBase*>> Informers::All() con
   return out;
 }
 
-bool Informers::Needs(const api::KindInfo& kind) const {
-  MutexLock lock(mutex_);
-  return needed_.contains(&kind);
-}
-
-void Informers::Start() {
-  for (const auto& [kind, informer] : All()) informer->Start();
-}
-
 Status Informers::WaitForSync(std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::string missing;
@@ -491,10 +494,6 @@ Status Informers::WaitForSync(std::chrono::milliseconds timeout) {
   if (missing.empty()) return base::OkStatus();
   return base::Error(StatusCode::kDeadlineExceeded, "wait for the API: not listed within {} ms: {}",
                      timeout.count(), missing);
-}
-
-void Informers::Stop() {
-  for (const auto& [kind, informer] : All()) informer->Stop();
 }
 
 }  // namespace berth::kube

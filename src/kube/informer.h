@@ -225,11 +225,15 @@ class Informers {
   // Returns the informer of a kind; nullptr if Of or OfOptional was not called for the kind.
   InformerBase* Find(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  void Start();
+  void Start() {
+    for (const auto& [kind, informer] : All()) informer->Start();
+  }
   // Waits until all informers are synced. DEADLINE_EXCEEDED: some are not; the message names their
   // kinds, and the reasons if they are known.
   Status WaitForSync(std::chrono::milliseconds timeout);
-  void Stop();
+  void Stop() {
+    for (const auto& [kind, informer] : All()) informer->Stop();
+  }
 
  private:
   template <typename T>
@@ -245,7 +249,10 @@ class Informers {
     return static_cast<Informer<T>&>(*slot);
   }
 
-  bool Needs(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Needs(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_) {
+    base::MutexLock lock(mutex_);
+    return needed_.contains(&kind);
+  }
   std::vector<std::pair<const api::KindInfo*, InformerBase*>> All() const
       ABSL_LOCKS_EXCLUDED(mutex_);
 

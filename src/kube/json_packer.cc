@@ -1,5 +1,6 @@
 #include "kube/json_packer.h"
 
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -32,6 +33,7 @@ constexpr uint32_t kFewKnown = 256 - kFirstKnown;
 // Limits of the table. A longer string is seldom in several objects.
 constexpr size_t kMostStrings = 4096;
 constexpr size_t kLongestString = 128;
+constexpr size_t kSights = 1024;  // strings that were seen last
 
 constexpr size_t kUuidText = 36;
 constexpr size_t kUuidBytes = 16;
@@ -83,7 +85,7 @@ void AppendVarint(uint64_t value, std::string& out) {
 // memory makes them unreadable.
 class Reader {
  public:
-  Reader(std::string_view packed, const std::deque<std::string>& strings)
+  Reader(std::string_view packed, const std::pmr::deque<std::pmr::string>& strings)
       : rest_(packed), strings_(strings) {}
 
   Json ReadValue() {
@@ -151,14 +153,14 @@ class Reader {
     return value;
   }
 
-  const std::string& FindKnown(uint64_t number) const {
+  const std::pmr::string& FindKnown(uint64_t number) const {
     Check(number < strings_.size());
     return strings_[number];
   }
 
   std::string ReadPlain(uint8_t tag) {
-    if (tag >= kFirstKnown) return FindKnown(tag - kFirstKnown);
-    if (tag == kManyKnown) return FindKnown(ReadVarint() + kFewKnown);
+    if (tag >= kFirstKnown) return std::string(FindKnown(tag - kFirstKnown));
+    if (tag == kManyKnown) return std::string(FindKnown(ReadVarint() + kFewKnown));
     Check(tag == kText);
     return std::string(ReadBytes(ReadVarint()));
   }
@@ -173,12 +175,13 @@ class Reader {
   }
 
   std::string_view rest_;
-  const std::deque<std::string>& strings_;
+  const std::pmr::deque<std::pmr::string>& strings_;
 };
 
 }  // namespace
 
 std::string JsonPacker::Pack(const Json& value) {
+  seen_.resize(kSights);
   ++value_;
   buffer_.clear();
   PackValue(value, buffer_);
@@ -281,7 +284,7 @@ bool JsonPacker::PackKnown(std::string_view text, std::string& out) {
   const bool again = sight.hash == hash && sight.value != 0 && sight.value != value_;
   sight = {hash, value_};
   if (!again || strings_.size() >= kMostStrings) return false;
-  const std::string& stored = strings_.emplace_back(text);
+  const std::pmr::string& stored = strings_.emplace_back(text);
   numbers_.emplace(stored, static_cast<uint32_t>(strings_.size() - 1));
   return PackKnown(text, out);
 }

@@ -12,12 +12,13 @@
 // read it. Not thread-safe.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/json.h"
 
@@ -25,6 +26,10 @@ namespace berth::kube {
 
 class JsonPacker {
  public:
+  // The table's strings are in `memory`, which is borrowed.
+  explicit JsonPacker(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+      : strings_(memory), numbers_(memory) {}
+
   // Returns the packed form of a value that nests at most as deep as base/json_builder.h lets text
   // nest. Anything that JSON text cannot hold becomes null.
   std::string Pack(const base::Json& value);
@@ -47,11 +52,11 @@ class JsonPacker {
   Sight& FindSight(uint64_t hash);
 
   // The table. It only grows, to a limit, because packed values have its numbers.
-  std::deque<std::string> strings_;
-  std::unordered_map<std::string_view, uint32_t> numbers_;
-  std::array<Sight, 1024> seen_;
-  uint64_t value_ = 0;  // the number of the value that is being packed
-  std::string buffer_;  // keeps its memory from one value to the next
+  std::pmr::deque<std::pmr::string> strings_;
+  std::pmr::unordered_map<std::string_view, uint32_t> numbers_;
+  std::vector<Sight> seen_;  // empty before the first value, as most kinds have no objects
+  uint64_t value_ = 0;       // the number of the value that is being packed
+  std::string buffer_;       // keeps its memory from one value to the next
 };
 
 }  // namespace berth::kube

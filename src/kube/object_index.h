@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <memory_resource>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,18 +16,19 @@ namespace berth::kube {
 
 class ObjectIndex {
  public:
+  using Key = std::pmr::string;
+
+  // `memory` is borrowed.
+  explicit ObjectIndex(std::pmr::memory_resource* memory) : entries_(memory) {}
+
   // `key` is borrowed until it is erased. Does nothing if the object is there under the value.
-  void Insert(std::string_view value, const std::string& key) {
-    entries_.insert({HashOf(value), &key});
-  }
+  void Insert(std::string_view value, const Key& key) { entries_.insert({HashOf(value), &key}); }
   // Does nothing if the object is not there under the value.
-  void Erase(std::string_view value, const std::string& key) {
-    entries_.erase({HashOf(value), &key});
-  }
+  void Erase(std::string_view value, const Key& key) { entries_.erase({HashOf(value), &key}); }
 
   // The keys under the value, in their order, and perhaps others.
-  std::vector<const std::string*> FindKeys(std::string_view value) const {
-    std::vector<const std::string*> keys;
+  std::vector<const Key*> FindKeys(std::string_view value) const {
+    std::vector<const Key*> keys;
     const size_t hash = HashOf(value);
     for (auto it = entries_.lower_bound({hash, nullptr}); it != entries_.end() && it->hash == hash;
          ++it) {
@@ -37,8 +39,8 @@ class ObjectIndex {
 
  private:
   struct Entry {
-    size_t hash;             // of the value
-    const std::string* key;  // null stands before all keys
+    size_t hash;     // of the value
+    const Key* key;  // null stands before all keys
 
     bool operator<(const Entry& other) const {
       if (hash != other.hash) return hash < other.hash;
@@ -49,7 +51,7 @@ class ObjectIndex {
 
   static size_t HashOf(std::string_view value) { return std::hash<std::string_view>()(value); }
 
-  std::set<Entry> entries_;
+  std::pmr::set<Entry> entries_;
 };
 
 }  // namespace berth::kube

@@ -11,13 +11,13 @@ using testing::IsEmpty;
 
 std::vector<std::string> KeysUnder(const ObjectIndex& index, std::string_view value) {
   std::vector<std::string> found;
-  for (const std::string* key : index.FindKeys(value)) found.push_back(*key);
+  for (const ObjectIndex::Key* key : index.FindKeys(value)) found.emplace_back(*key);
   return found;
 }
 
 TEST(ObjectIndexTest, FindsTheKeysUnderAValueInTheirOrder) {
-  const std::string a = "ns/a", b = "ns/b", c = "ns/c";
-  ObjectIndex index;
+  const ObjectIndex::Key a = "ns/a", b = "ns/b", c = "ns/c";
+  ObjectIndex index(std::pmr::get_default_resource());
   index.Insert("fast", c);
   index.Insert("slow", b);
   index.Insert("fast", a);
@@ -29,8 +29,8 @@ TEST(ObjectIndexTest, FindsTheKeysUnderAValueInTheirOrder) {
 }
 
 TEST(ObjectIndexTest, ForgetsAnObjectUnderOneValueAlone) {
-  const std::string a = "ns/a", b = "ns/b";
-  ObjectIndex index;
+  const ObjectIndex::Key a = "ns/a", b = "ns/b";
+  ObjectIndex index(std::pmr::get_default_resource());
   index.Insert("fast", a);
   index.Insert("fast", b);
   index.Insert("slow", a);

@@ -1,10 +1,19 @@
 // Keeps an informer's many objects small: each is packed into few bytes (json_packer.h), and Get
 // unpacks it. The objects that Get returned last stay unpacked, because they are often needed again
-// soon, so that a small cluster has little cost of unpacking. Not thread-safe.
+// soon, so that a small cluster has little cost of unpacking.
+//
+// All that stays in memory for an object comes from one pool. In a burst malloc would place it
+// among trees and buffers that are freed soon, and a page of memory goes back to the kernel only
+// when all that is in it was freed. The pool itself keeps what it has, for later objects, until it
+// is destroyed.
+//
+// Not thread-safe: who makes, copies or destroys a PackedObject, or uses memory(), holds the lock
+// that guards the PackedObjects.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,22 +23,25 @@
 
 namespace berth::kube {
 
-// One object of a PackedObjects: its resourceVersion and its packed form, in one piece of memory.
+// One object of a PackedObjects: its resourceVersion and its packed form, in one piece of memory
+// that the copies share.
 class PackedObject {
  public:
-  PackedObject(std::string_view version, std::string_view packed);
+  PackedObject() = default;  // of no object
 
+  bool has_object() const { return bytes_ != nullptr; }
   std::string_view version() const { return {bytes_.get(), version_size_}; }
 
  private:
   friend class PackedObjects;
+  PackedObject(std::string_view version, std::string_view packed,
+               std::pmr::memory_resource* memory);
   std::string_view packed() const { return {bytes_.get() + version_size_, packed_size_}; }
 
-  const std::unique_ptr<char[]> bytes_;
-  const uint32_t version_size_;
-  const uint32_t packed_size_;
+  std::shared_ptr<char[]> bytes_;
+  uint32_t version_size_ = 0;
+  uint32_t packed_size_ = 0;
 };
-using PackedPtr = std::shared_ptr<const PackedObject>;
 
 class PackedObjects {
  public:
@@ -38,19 +50,28 @@ class PackedObjects {
 
   explicit PackedObjects(Factory factory) : factory_(std::move(factory)) {}
 
-  PackedPtr KeepObject(const api::Object& object);
+  PackedObject KeepObject(const api::Object& object);
   // Returns the object. It aborts the process if the packed form is damaged.
-  ObjectPtr Get(const PackedPtr& packed);
+  ObjectPtr Get(const PackedObject& packed);
+
+  // The pool, for small records that stay as long as an object, such as its key.
+  std::pmr::memory_resource* memory() { return &memory_; }
 
  private:
   // An object that Get returned. `packed` keeps its address from being that of another one.
   struct Recent {
-    PackedPtr packed;
+    PackedObject packed;
     ObjectPtr object;
   };
 
+  // What is larger is seldom, and comes from malloc, because the pool takes it in pieces of 16.
+  static constexpr size_t kLargestBlock = 512;
+
   const Factory factory_;
-  JsonPacker packer_;
+  // Before all that takes from it.
+  std::pmr::unsynchronized_pool_resource memory_{
+      std::pmr::pool_options{.largest_required_pool_block = kLargestBlock}};
+  JsonPacker packer_{&memory_};
   std::vector<Recent> recent_;
   size_t next_recent_ = 0;
 };

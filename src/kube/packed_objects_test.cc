@@ -21,7 +21,7 @@ Json NumberedVolume(int i) {
 
 class PackedObjectsTest : public testing::Test {
  protected:
-  PackedPtr KeepVolume(int i) { return objects_.KeepObject(api::Object(NumberedVolume(i))); }
+  PackedObject KeepVolume(int i) { return objects_.KeepObject(api::Object(NumberedVolume(i))); }
 
   int made_ = 0;
   PackedObjects objects_{[this](Json json) -> PackedObjects::ObjectPtr {
@@ -31,16 +31,16 @@ class PackedObjectsTest : public testing::Test {
 };
 
 TEST_F(PackedObjectsTest, GivesBackWhatItWasGiven) {
-  std::vector<PackedPtr> kept;
+  std::vector<PackedObject> kept;
   for (int i = 0; i < 300; ++i) kept.push_back(KeepVolume(i));
   for (int i = 0; i < 300; ++i) {
-    EXPECT_EQ(kept[i]->version(), fmt::format("{}", 1000 + i));
+    EXPECT_EQ(kept[i].version(), fmt::format("{}", 1000 + i));
     EXPECT_EQ(objects_.Get(kept[i])->json(), NumberedVolume(i));
   }
 }
 
 TEST_F(PackedObjectsTest, AnObjectThatIsReadAgainSoonIsNotUnpackedAgain) {
-  const PackedPtr kept = KeepVolume(1);
+  const PackedObject kept = KeepVolume(1);
   const auto first = objects_.Get(kept);
   objects_.Get(KeepVolume(2));
   EXPECT_EQ(objects_.Get(kept), first);
@@ -48,7 +48,7 @@ TEST_F(PackedObjectsTest, AnObjectThatIsReadAgainSoonIsNotUnpackedAgain) {
 }
 
 TEST_F(PackedObjectsTest, AfterManyOthersItIsUnpackedAgain) {
-  const PackedPtr kept = KeepVolume(1);
+  const PackedObject kept = KeepVolume(1);
   objects_.Get(kept);
   for (int i = 2; i < 200; ++i) objects_.Get(KeepVolume(i));
   EXPECT_EQ(made_, 199);
