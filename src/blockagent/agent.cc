@@ -167,17 +167,18 @@ class AgentImpl : public Agent {
     });
   }
 
-  // Queues a volume whose fence has changed; `fence` is null if it was deleted. A fence that names
+  // Queues a volume whose fence has changed; `fence` is null if it was deleted. A fence that allows
   // every use on record is no news: most of its changes are this agent's own, by which a mount
   // enters its pod and tells its device. A run at once would wait for that mount and then ask the
   // API and the device again, so the run comes later.
   void QueueByFence(const std::string& volume, const api::VolumeFence* fence) {
     const std::optional<Record> record = attachments_->Find(volume);
     if (!record.has_value()) return;
-    const auto entries = fence == nullptr ? std::vector<api::FenceEntry>() : fence->entries();
-    const bool names_all = std::ranges::all_of(
-        record->uses, [&](const Use& use) { return ContainsUse(entries, use.entry); });
-    if (names_all) {
+    const bool allows_all =
+        fence != nullptr && std::ranges::all_of(record->uses, [&](const Use& use) {
+          return AllowsUse(*fence, use.entry);
+        });
+    if (allows_all) {
       workers_.AddAfter(volume, kSoon);
     } else {
       workers_.AddNow(volume);

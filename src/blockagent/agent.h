@@ -4,8 +4,9 @@
 //   start           records are read ─▶ socket ─▶ the driver goes into the plugin folder, as a new
 //                   file, which the kubelet finds and asks for its init ─▶ mounts are served
 //   while it runs   each volume on record is compared with fence, pods and image: at start, when
-//                   its VolumeFence lacks a use of this node or its PersistentVolume changes, soon
-//                   after another change of the fence, after a failure, and every minute
+//                   its VolumeFence does not allow a use of this node or its PersistentVolume
+//                   changes, soon after another change of the fence, after a failure, and every
+//                   minute
 //
 // If the agent dies, mounts and devices stay, because the kernel holds them. The next agent
 // continues from the records.

@@ -145,6 +145,10 @@ bool ContainsUse(const std::vector<FenceEntry>& entries, const FenceEntry& use) 
   return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.IsSameUse(use); });
 }
 
+bool AllowsUse(const VolumeFence& fence, const FenceEntry& use) {
+  return ContainsUse(fence.entries(), use) && !IsMarkedBroken(fence, use);
+}
+
 Status Fences::WriteCleanups(const FenceRequest& request, const FenceContext& context,
                              const std::vector<Broken>& broken_entries, const VolumeFence& fence) {
   std::map<std::string, std::vector<api::CleanupEntry>> by_node;
@@ -294,7 +298,7 @@ StatusOr<std::vector<FenceEntry>> Fences::ReadEntries(const std::string& volume)
 
 StatusOr<bool> Fences::HasEntry(const std::string& volume, const FenceEntry& use) {
   ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, ReadFence(options_.client, volume));
-  return fence.has_value() && ContainsUse(fence->entries(), use) && !IsMarkedBroken(*fence, use);
+  return fence.has_value() && AllowsUse(*fence, use);
 }
 
 StatusOr<LossDecision> Fences::Restore(const FenceRequest& request,

@@ -52,6 +52,8 @@ struct FenceCallbacks {
 
 // Whether `entries` contain that use.
 bool ContainsUse(const std::vector<api::FenceEntry>& entries, const api::FenceEntry& use);
+// Whether the fence lets that use go on: it contains the use, and nobody has broken it.
+bool AllowsUse(const api::VolumeFence& fence, const api::FenceEntry& use);
 
 struct DeviceStatus {
   std::string device_path;
