@@ -1,6 +1,7 @@
 #include "kube/event_recorder.h"
 
-#include <unordered_map>
+#include <map>
+#include <memory_resource>
 
 #include "api/time.h"
 #include "base/ids.h"
@@ -22,6 +23,8 @@ constexpr size_t kMaxWaiting = 1000;
 constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxMessageBytes = 1024;  // Kubernetes refuses longer ones
 constexpr size_t kMaxNameBytes = 253;
+constexpr size_t kLargestBlock = 512;
+constexpr size_t kSuffixBytes = 15;  // of an Event's name, which std::string keeps without malloc
 constexpr std::chrono::seconds kFlushTime{2};
 // Events wait a little before they are written, because the writes that they report go first, and
 // repetitions are merged.
@@ -55,7 +58,7 @@ class EventRecorder::Impl {
     {
       MutexLock lock(mutex_);
       for (const auto& [key, entry] : entries_) {
-        if (entry.waiting > 0) writer_.AddNow(key);
+        if (entry.waiting > 0) writer_.AddNow(std::string(key));
       }
     }
     writer_.WaitIdle(kFlushTime);
@@ -78,14 +81,16 @@ class EventRecorder::Impl {
     std::chrono::milliseconds gather = kGatherTime;
     {
       MutexLock lock(mutex_);
-      Entry& entry = entries_[key];
+      auto found = entries_.find(std::string_view(key));
+      if (found == entries_.end()) found = entries_.emplace(std::string_view(key), Entry()).first;
+      Entry& entry = found->second;
       if (entry.waiting == 0 && waiting_ >= kMaxWaiting) {
         CountDropped(1);
-        if (entry.written == 0) entries_.erase(key);
+        if (entry.written == 0) entries_.erase(found);
         return;
       }
-      if (entry.name.empty() || (entry.waiting == 0 && now - entry.last >= kWindow)) {
-        entry = {.name = NameOf(object), .first = now};
+      if (entry.suffix.empty() || (entry.waiting == 0 && now - entry.last >= kWindow)) {
+        entry = {.suffix = base::RandomSuffix(kSuffixBytes), .first = now};
       }
       if (entry.report == nullptr) {
         entry.report = std::make_shared<const Report>(
@@ -107,7 +112,7 @@ class EventRecorder::Impl {
                 std::string_view message) {
     const std::string key = KeyOf(object, type, reason, Shorten(message));
     MutexLock lock(mutex_);
-    const auto it = entries_.find(key);
+    const auto it = entries_.find(std::string_view(key));
     if (it == entries_.end() || !IsBurst()) return;
     Entry& entry = it->second;
     if (entry.waiting == 0 || entry.written > 0 || entry.sending) return;
@@ -126,7 +131,7 @@ class EventRecorder::Impl {
     // Null as long as nothing waits, because thousands of entries are remembered, and a repetition
     // brings its report.
     std::shared_ptr<const Report> report = nullptr;
-    std::string name;  // of the Event
+    std::string suffix;  // of the Event's name
     WallTime first;
     WallTime last;
     int64_t waiting = 0;  // occurrences that the API does not know yet
@@ -148,9 +153,9 @@ class EventRecorder::Impl {
 
   bool IsBurst() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return waiting_ > kBurst; }
 
-  static std::string NameOf(const base::ObjectReference& object) {
-    const std::string suffix = "." + base::RandomSuffix(16);
-    std::string name = object.name.substr(0, kMaxNameBytes - suffix.size());
+  static std::string NameOf(const Entry& entry) {
+    const std::string suffix = "." + entry.suffix;
+    std::string name = entry.report->object.name.substr(0, kMaxNameBytes - suffix.size());
     while (!name.empty() && (name.back() == '.' || name.back() == '-')) name.pop_back();
     return name + suffix;
   }
@@ -182,7 +187,7 @@ class EventRecorder::Impl {
     if (!host_.empty()) source["host"] = host_;
     return {{"apiVersion", "v1"},
             {"kind", "Event"},
-            {"metadata", {{"name", entry.name}, {"namespace", NamespaceOf(entry)}}},
+            {"metadata", {{"name", NameOf(entry)}, {"namespace", NamespaceOf(entry)}}},
             {"involvedObject", std::move(involved)},
             {"reason", reason},
             {"message", message},
@@ -207,7 +212,7 @@ class EventRecorder::Impl {
       const Json patch{{"count", entry.written + entry.waiting},
                        {"lastTimestamp", api::FormatTime(entry.last)}};
       const Status patched = client_
-                                 .Patch(api::kinds::kEvent, NamespaceOf(entry), entry.name,
+                                 .Patch(api::kinds::kEvent, NamespaceOf(entry), NameOf(entry),
                                         PatchType::kMerge, patch, "")
                                  .status();
       // The Event has expired in the API, so this repetition creates a new one with the same name.
@@ -224,7 +229,7 @@ class EventRecorder::Impl {
     Entry entry;
     {
       MutexLock lock(mutex_);
-      const auto it = entries_.find(key);
+      const auto it = entries_.find(std::string_view(key));
       if (stopping_ || it == entries_.end() || it->second.waiting == 0) {
         return base::KeyedWorkers::Outcome::Done();
       }
@@ -233,7 +238,9 @@ class EventRecorder::Impl {
     }
     const Status status = SendEvent(entry);
     MutexLock lock(mutex_);
-    Entry& current = entries_[key];
+    const auto it = entries_.find(std::string_view(key));
+    if (it == entries_.end()) return base::KeyedWorkers::Outcome::Done();
+    Entry& current = it->second;
     if (status.code() == StatusCode::kUnavailable ||
         status.code() == StatusCode::kDeadlineExceeded) {
       return base::KeyedWorkers::Outcome::Retry(status);  // it may be written all the same
@@ -252,7 +259,7 @@ class EventRecorder::Impl {
       CountDropped(entry.waiting);
     }
     if (current.waiting > 0) return base::KeyedWorkers::Outcome::After(kGatherTime);
-    if (current.written == 0) entries_.erase(key);
+    if (current.written == 0) entries_.erase(it);
     return base::KeyedWorkers::Outcome::Done();
   }
 
@@ -262,7 +269,10 @@ class EventRecorder::Impl {
   const std::string host_;
 
   base::Mutex mutex_;
-  std::unordered_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // A pool, because the entries stay, and malloc would place them among what a burst frees.
+  std::pmr::unsynchronized_pool_resource memory_ ABSL_GUARDED_BY(mutex_){
+      std::pmr::pool_options{.largest_required_pool_block = kLargestBlock}};
+  std::pmr::map<std::pmr::string, Entry, std::less<>> entries_ ABSL_GUARDED_BY(mutex_){&memory_};
   size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // entries that have something to write
   int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
