@@ -168,18 +168,18 @@ class AgentImpl : public Agent {
   }
 
   // Queues a volume whose fence has changed; `fence` is null if it was deleted. A fence that allows
-  // every use on record is no news: most of its changes are this agent's own, by which a mount
-  // enters its pod and tells its device. A run at once would wait for that mount and then ask the
+  // every use on record is no news: most of its changes are this agent's own, in which a mount
+  // writes its pod and its device. A run at once would wait for that mount and then ask the
   // API and the device again, so the run comes later.
   void QueueByFence(const std::string& volume, const api::VolumeFence* fence) {
     const std::optional<Record> record = attachments_->Find(volume);
     if (!record.has_value()) return;
-    const bool allows_all =
-        fence != nullptr && std::ranges::all_of(record->uses, [&](const Use& use) {
-          return AllowsUse(*fence, use.entry);
-        });
+    const bool allows_all = fence != nullptr && !record->uses.empty() &&
+                            std::ranges::all_of(record->uses, [&](const Use& use) {
+                              return use.state != State::kDetaching && AllowsUse(*fence, use.entry);
+                            });
     if (allows_all) {
-      workers_.AddAfter(volume, kSoon);
+      workers_.AddAfter(volume, options_.after_harmless_change);
     } else {
       workers_.AddNow(volume);
     }

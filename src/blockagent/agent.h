@@ -4,9 +4,9 @@
 //   start           records are read ─▶ socket ─▶ the driver goes into the plugin folder, as a new
 //                   file, which the kubelet finds and asks for its init ─▶ mounts are served
 //   while it runs   each volume on record is compared with fence, pods and image: at start, when
-//                   its VolumeFence does not allow a use of this node or its PersistentVolume
-//                   changes, soon after another change of the fence, after a failure, and every
-//                   minute
+//                   its PersistentVolume changes, when its VolumeFence changes and does not allow a
+//                   use of this node, ten seconds after any other change of the fence, after a
+//                   failure, and every minute
 //
 // If the agent dies, mounts and devices stay, because the kernel holds them. The next agent
 // continues from the records.
@@ -41,6 +41,8 @@ struct AgentOptions {
   std::string host_root;
   std::string proxy_socket;  // of `berth io-proxy`; empty: there is none
   std::chrono::milliseconds resync = std::chrono::minutes(1);
+  // The delay before a volume is compared whose fence changed, and allows all uses of this node.
+  std::chrono::milliseconds after_harmless_change = std::chrono::seconds(10);
   // After a Node is gone, its Lease must stay unchanged this long before the node counts as silent;
   // longer if the Lease says so.
   std::chrono::milliseconds node_silence = kLeaseTime;

@@ -104,7 +104,8 @@ class AgentTest : public testing::Test {
                          .socket = folder_ / "sock",
                          .drivers = {"berth.dev/block"},
                          .plugin_folder = folder_ / "plugins",
-                         .driver_executable = folder_ / "driver"},
+                         .driver_executable = folder_ / "driver",
+                         .after_harmless_change = std::chrono::hours(1)},
                         client_, events_, clock_,
                         [this](const Json&) -> base::StatusOr<std::unique_ptr<block::Backend>> {
                           return std::unique_ptr<block::Backend>(
@@ -125,7 +126,7 @@ class AgentTest : public testing::Test {
   block::FakeImages images_;
 };
 
-TEST_F(AgentTest, AFenceThatLostThisNodeIsLookedAtBeforeOneThatStillNamesIt) {
+TEST_F(AgentTest, AFenceThatIsGoneIsLookedAtAtOnceAndOneThatStillNamesThisNodeIsNot) {
   AddMounted("whole");
   AddMounted("lost");
   const auto agent = StartAgent();
@@ -141,6 +142,20 @@ TEST_F(AgentTest, AFenceThatLostThisNodeIsLookedAtBeforeOneThatStillNamesIt) {
   ASSERT_TRUE(api_.Remove(api::kinds::kVolumeFence, "", "lost"));
   EXPECT_TRUE(api_.WaitUntil([&] { return !EntriesOf("lost").empty(); }));
   EXPECT_THAT(api_.TakeNames(), Not(Contains("whole")));
+}
+
+// Somebody has broken the use, whose entry is still there.
+TEST_F(AgentTest, AFenceWithABrokenUseIsLookedAtAtOnce) {
+  AddMounted("broken");
+  const auto agent = StartAgent();
+  ASSERT_OK(agent);
+  ASSERT_TRUE(api_.WaitForWatches(api::kinds::kVolumeFence, 1));
+  ASSERT_TRUE(api_.WaitFor({"broken"}));
+  api_.TakeNames();
+  api::VolumeFence fence = *api_.Peek<api::VolumeFence>("", "broken");
+  fence.set_annotation("block.berth.dev/broken-pods", "uid-broken,");
+  ASSERT_OK(api_.Update(api::VolumeFence::kInfo, fence.json(), ""));
+  EXPECT_TRUE(api_.WaitFor({"broken"}));
 }
 
 }  // namespace

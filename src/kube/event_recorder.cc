@@ -1,11 +1,11 @@
 #include "kube/event_recorder.h"
 
 #include <map>
-#include <memory_resource>
 
 #include "api/time.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "base/record_pool.h"
 #include "base/utf8.h"
 #include "base/workers/keyed_workers.h"
 
@@ -23,7 +23,6 @@ constexpr size_t kMaxWaiting = 1000;
 constexpr size_t kMaxRemembered = 4096;
 constexpr size_t kMaxMessageBytes = 1024;  // Kubernetes refuses longer ones
 constexpr size_t kMaxNameBytes = 253;
-constexpr size_t kLargestBlock = 512;
 constexpr size_t kSuffixBytes = 15;  // of an Event's name, which std::string keeps without malloc
 constexpr std::chrono::seconds kFlushTime{2};
 // Events wait a little before they are written, because the writes that they report go first, and
@@ -238,8 +237,8 @@ class EventRecorder::Impl {
     }
     const Status status = SendEvent(entry);
     MutexLock lock(mutex_);
+    // It is there: while it waits or is sent, nothing removes it.
     const auto it = entries_.find(std::string_view(key));
-    if (it == entries_.end()) return base::KeyedWorkers::Outcome::Done();
     Entry& current = it->second;
     if (status.code() == StatusCode::kUnavailable ||
         status.code() == StatusCode::kDeadlineExceeded) {
@@ -269,9 +268,7 @@ class EventRecorder::Impl {
   const std::string host_;
 
   base::Mutex mutex_;
-  // A pool, because the entries stay, and malloc would place them among what a burst frees.
-  std::pmr::unsynchronized_pool_resource memory_ ABSL_GUARDED_BY(mutex_){
-      std::pmr::pool_options{.largest_required_pool_block = kLargestBlock}};
+  base::RecordPool memory_ ABSL_GUARDED_BY(mutex_);
   std::pmr::map<std::pmr::string, Entry, std::less<>> entries_ ABSL_GUARDED_BY(mutex_){&memory_};
   size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;  // entries that have something to write
   int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;

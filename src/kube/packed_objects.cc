@@ -7,6 +7,8 @@ namespace berth::kube {
 namespace {
 
 constexpr size_t kRecent = 32;
+// The rest of a record is for the reference count.
+constexpr size_t kLargestInPool = base::RecordPool::kLargestRecord - 64;
 
 }  // namespace
 
@@ -21,7 +23,10 @@ PackedObject::PackedObject(std::string_view version, std::string_view packed,
 }
 
 PackedObject PackedObjects::KeepObject(const api::Object& object) {
-  return {object.resource_version(), packer_.Pack(object.json()), &memory_};
+  const std::string version = object.resource_version();
+  const std::string packed = packer_.Pack(object.json());
+  const bool small = version.size() + packed.size() <= kLargestInPool;
+  return {version, packed, small ? &memory_ : std::pmr::new_delete_resource()};
 }
 
 PackedObjects::ObjectPtr PackedObjects::Get(const PackedObject& packed) {

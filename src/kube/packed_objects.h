@@ -2,13 +2,9 @@
 // unpacks it. The objects that Get returned last stay unpacked, because they are often needed again
 // soon, so that a small cluster has little cost of unpacking.
 //
-// All that stays in memory for an object comes from one pool. In a burst malloc would place it
-// among trees and buffers that are freed soon, and a page of memory goes back to the kernel only
-// when all that is in it was freed. The pool itself keeps what it has, for later objects, until it
-// is destroyed.
-//
-// Not thread-safe: who makes, copies or destroys a PackedObject, or uses memory(), holds the lock
-// that guards the PackedObjects.
+// All small records that stay in memory for an object come from one pool (record_pool.h). Not
+// thread-safe: who makes, copies or destroys a PackedObject, or uses memory(), holds the lock that
+// guards the PackedObjects.
 #pragma once
 
 #include <functional>
@@ -19,6 +15,7 @@
 #include <vector>
 
 #include "api/object.h"
+#include "base/record_pool.h"
 #include "kube/json_packer.h"
 
 namespace berth::kube {
@@ -27,7 +24,7 @@ namespace berth::kube {
 // that the copies share.
 class PackedObject {
  public:
-  PackedObject() = default;  // of no object
+  PackedObject() = default;  // has no object
 
   bool has_object() const { return bytes_ != nullptr; }
   std::string_view version() const { return {bytes_.get(), version_size_}; }
@@ -64,13 +61,8 @@ class PackedObjects {
     ObjectPtr object;
   };
 
-  // What is larger is seldom, and comes from malloc, because the pool takes it in pieces of 16.
-  static constexpr size_t kLargestBlock = 512;
-
   const Factory factory_;
-  // Before all that takes from it.
-  std::pmr::unsynchronized_pool_resource memory_{
-      std::pmr::pool_options{.largest_required_pool_block = kLargestBlock}};
+  base::RecordPool memory_;  // before all that takes from it
   JsonPacker packer_{&memory_};
   std::vector<Recent> recent_;
   size_t next_recent_ = 0;

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 namespace berth::platform {
@@ -16,6 +17,16 @@ void TuneAllocator() {
   // Fast bins are turned off, because malloc joins their chunks with the neighbours whenever a
   // larger object is requested, and that is often. The caches of the threads remain.
   mallopt(M_MXFAST, 0);
+}
+
+void TrimMemory(std::chrono::milliseconds interval) {
+  using Clock = std::chrono::steady_clock;
+  static std::atomic<Clock::time_point> last{Clock::time_point::min()};
+  const Clock::time_point now = Clock::now();
+  Clock::time_point seen = last.load();
+  // The first comparison keeps the second one from an overflow.
+  if (seen != Clock::time_point::min() && now - seen < interval) return;
+  if (last.compare_exchange_strong(seen, now)) malloc_trim(0);
 }
 
 }  // namespace berth::platform

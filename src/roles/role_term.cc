@@ -1,12 +1,11 @@
 #include "roles/role_term.h"
 
-#include <malloc.h>
-
 #include <list>
 
 #include "base/log.h"
 #include "base/pause.h"
 #include "kube/event_recorder.h"
+#include "platform/allocator.h"
 
 namespace berth::roles {
 
@@ -17,8 +16,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr std::chrono::seconds kFirstTrim{5};
-constexpr std::chrono::seconds kTrimInterval{10};
+constexpr std::chrono::seconds kTrimInterval{2};
 constexpr std::chrono::seconds kWarningInterval{60};
 constexpr milliseconds kSyncWait{200};
 
@@ -82,7 +80,7 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
   }
   const auto began = steady_clock::now();
   auto next_warning = began + term.patience;
-  auto next_trim = began + kFirstTrim;
+  auto next_trim = began + kTrimInterval;
   for (TermRole& role : roles) role.informers.Start();
   bool all_work = false;
   while (!end.stop_requested()) {
@@ -95,7 +93,7 @@ void RunTerm(const RoleTerm& term, const std::stop_token& end) {
     // Returns memory to the kernel, because the allocator otherwise keeps what the start and later
     // bursts needed.
     if (steady_clock::now() >= next_trim) {
-      malloc_trim(0);
+      platform::TrimMemory(kTrimInterval);  // one of the process's terms does it
       next_trim = steady_clock::now() + kTrimInterval;
     }
   }

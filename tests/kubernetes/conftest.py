@@ -44,7 +44,7 @@ def bare_node(request):
     """Gives a node under a real kubelet, with the containerd that the parameter names (runtimes.py). It has a control plane of its
     own, because the kubelet would run the pods that other tests make only as objects."""
     runtime = getattr(request, "param", runtimes.MACHINES)
-    missing = programs.missing(*PROGRAMS, *node.PROGRAMS) or runtimes.missing(runtime)
+    missing = programs.missing(*PROGRAMS, *node.PROGRAMS) or runtimes.missing(runtime, any_version=not hasattr(request, "param"))
     if missing:
         pytest.skip(missing)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
@@ -58,10 +58,12 @@ def bare_node(request):
         assert programs.version_of(made.containerd).partition("~")[0] in made.runtime_version()
         yield made
     finally:
-        if made is not None:
-            made.end()
-        plane.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            if made is not None:
+                made.end()
+        finally:
+            plane.stop()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

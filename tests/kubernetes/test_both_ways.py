@@ -157,7 +157,8 @@ def test_while_a_volume_is_detached(switch, attachment):
 
 
 def test_a_volume_that_was_never_attached(real_world):
-    """Berth makes a volume with the attacher's finalizer if it attaches, too. Go's two programs take it off when they delete it."""
+    """A Berth in both roles makes a volume with the attacher's finalizer. Go's attacher takes the finalizer off when Go's provisioner
+    deletes the volume."""
     world = real_world
     for program in ("csi-provisioner", "csi-attacher"):
         if programs.missing(program):

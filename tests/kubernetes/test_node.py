@@ -93,7 +93,7 @@ def test_a_sub_path_with_an_fs_group(real_node):
     real_node.wait_pod("of-a-part", "Succeeded")
     volume = cluster.get("PersistentVolumeClaim", "parts", "default")["spec"]["volumeName"]
     real_node.delete_pod("of-a-part")
-    # The API deletes a pod that has ended at once.
+    # The API at once deletes a pod that has ended.
     wait_for("its mounts to be gone", lambda: not [target for target in mounts.targets() if volume in target])
     real_node.create_pod(objects.pod("of-all", "test $(cat /parts/one/two/file) = kept", ["parts"]))
     real_node.wait_pod("of-all", "Succeeded")

@@ -31,10 +31,12 @@ def machine():
         made = vm_node.VmNode(Cluster(plane.kubeconfig, plane=plane))
         yield made.start()
     finally:
-        if made is not None:
-            made.end()
-        plane.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            if made is not None:
+                made.end()
+        finally:
+            plane.stop()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def has_grown(name):

@@ -112,7 +112,6 @@ class LocalNodeImpl : public LocalNode {
                                             .watch_nodes = true,
                                             .base_delay = kElectionDelay,
                                             .max_delay = kLongestElectionDelay};
-    settings.provisioner.attacher_beside = surroundings_.first_of_cluster;
     settings.provisioner.intents = {.ns = "kube-system",
                                     .lineage = std::string(roles::kSoleLineage)};
     settings.resizer.node_name = options_.node_name;

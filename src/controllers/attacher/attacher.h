@@ -23,8 +23,9 @@
 // the plugin (api/migration), if the VolumeAttachment names that driver. An inline volume is
 // translated by who makes the VolumeAttachment.
 //
-// Writes: 3 for a volume's first attachment, then 2; at most 2 for a detachment. Verbs: get, list
-// and watch, and `patch` of PersistentVolumes, VolumeAttachments and their status.
+// Writes: 3 for the first attachment of a volume without the finalizer, then 2; at most 2 for a
+// detachment. Verbs: get, list and watch, and `patch` of PersistentVolumes, VolumeAttachments and
+// their status.
 //
 // Errors are written to the VolumeAttachment's status and to an event, which the API may forbid.
 // These writes do not end the backoff; the deletion of the attachment, the return of the driver and

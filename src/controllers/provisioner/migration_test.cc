@@ -78,6 +78,20 @@ TEST_F(MigrationTest, AClaimOfAPluginsClassGetsAVolumeOfThePlugin) {
   EXPECT_TRUE(cluster_.HasCounted("Controller/CreateVolume", "true", 1));
 }
 
+// The attacher would take its finalizer off again at once, because nothing says yet that the volume
+// is the driver's.
+TEST_F(MigrationTest, AVolumeOfThePluginIsMadeWithoutTheAttachersFinalizer) {
+  rpc::FakeCsiDriver::Options driver = Driver(kEbs);
+  driver.controller_capabilities.insert(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME);
+  Options options = Fast();
+  options.attacher_beside = true;
+  Begin(std::move(driver), std::move(options));
+  PutClass(kEbsPlugin);
+  PutClaim("data", AskedOf(kEbs));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_THAT(GetVolume("pvc-uid-data").finalizers(), ElementsAre(std::string(kVolumeFinalizer)));
+}
+
 TEST_F(MigrationTest, AClaimThatNamesThePluginIsServedOnceItIsMigrated) {
   Begin(Driver(kEbs));
   PutClass(kEbsPlugin);

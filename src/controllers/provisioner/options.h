@@ -49,8 +49,9 @@ struct Options {
   bool cross_namespace_sources = false;
   // How often all snapshots are checked for a finalizer that no claim needs any more; 0: never.
   std::chrono::milliseconds snapshot_orphan_sweep_interval{300000};
-  // The attacher of the same driver runs in this process, too. The volumes that it may have to hold
-  // are then made with its finalizer (names.h), so that no attachment has to write it first.
+  // The attacher of the same driver is a role of this process, too. Volumes that are deleted with
+  // their claim are then made with its finalizer (names.h), so that their first attachment does not
+  // have to write it.
   bool attacher_beside = false;
   NodeDeployment node_deployment;
   IntentOptions intents;

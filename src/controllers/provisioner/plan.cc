@@ -205,9 +205,12 @@ StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInp
     out.set_annotation(kModifySecretName, modify.name);
     out.set_annotation(kModifySecretNamespace, modify.ns);
   }
+  // The attacher takes its finalizer off a volume of an in-tree plugin until the controller manager
+  // has written that the volume is the driver's.
+  const bool migrated = inputs.claim_class.provisioner() != inputs.driver.name;
   if (storage_class.reclaim_policy() == "Delete") {
     out.add_finalizer(kVolumeFinalizer);
-    if (inputs.options.attacher_beside &&
+    if (inputs.options.attacher_beside && !migrated &&
         inputs.driver.Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) {
       out.add_finalizer(AttacherFinalizer(inputs.driver.name));
     }
@@ -230,7 +233,7 @@ StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInp
     spec["volumeAttributesClassName"] = attributes;
   }
   out.Set({"spec"}, std::move(spec));
-  if (inputs.claim_class.provisioner() == inputs.driver.name) return out;
+  if (!migrated) return out;
   return api::migration::TranslateToInTree(out);
 }
 

@@ -221,11 +221,10 @@ Status VolumeDeletion::DestroyInDriver(const Volume& volume) {
 Status VolumeDeletion::FreeObject(const Volume& volume) {
   Volume freed = volume;
   freed.remove_finalizer(kVolumeFinalizer);
-  const auto driver = driver_.info();
   // An attachment may have come during the call of the driver: then the attacher needs the object.
-  if (driver->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME) &&
-      attachments_.ByIndex(kAttachmentsByVolume, volume.name()).empty()) {
-    freed.remove_finalizer(AttacherFinalizer(driver->name));
+  // A driver that does not attach may have done so when the object was made.
+  if (attachments_.ByIndex(kAttachmentsByVolume, volume.name()).empty()) {
+    freed.remove_finalizer(AttacherFinalizer(driver_.info()->name));
   }
   if (freed.finalizers() == volume.finalizers()) return base::OkStatus();
   return PatchAt(context_.client, volumes_, volume, FinalizersPatch(freed, "", "")).status();
