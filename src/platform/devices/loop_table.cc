@@ -106,7 +106,8 @@ base::StatusOr<std::vector<AttachedImage>> ListAttachedImages() {
   std::vector<AttachedImage> attached;
   for (const std::string& name : names) {
     if (!name.starts_with("loop")) continue;
-    // A device without an image lacks this attribute.
+    ASSIGN_OR_RETURN(const bool has_image, HasImage(name));
+    if (!has_image) continue;
     ASSIGN_OR_RETURN(std::string image, ReadAttributeIn(folder.get(), name + "/loop/backing_file"));
     if (!image.empty()) attached.push_back({name, std::move(image)});
   }
