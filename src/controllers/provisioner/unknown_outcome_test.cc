@@ -170,6 +170,10 @@ TEST_F(UnknownOutcomeTest, AnOrderlyEndKeepsTheIntentsOfUnknownOutcomes) {
   Options slow = Fast();
   slow.retry_start = slow.retry_max = std::chrono::minutes(10);
   Begin(NoTopology(), slow);
+  // When the driver becomes ready, the provisioner looks at all claims again at once. So that comes
+  // first.
+  cluster_.Put(MakeClaim("first", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-first"));
   script().LoseAnswer("CreateVolume");
   cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(cluster_.events.WaitFor("code = Unavailable"));
