@@ -92,10 +92,12 @@ def test_a_standalone_berth_in_an_open_folder(open_place, new_berth, before):
     if before == "of-an-earlier-berth":
         berth.start()
         berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "hidden"}})
+        folders = [berth.data / name for name in (
+            "", "api", "api/pki", "flight", "node", "node/pods", "node/volumes/devices", "pool", "pool/volumes", "run")]
+        wait_for("its folders", lambda: all(folder.exists() for folder in folders))
         berth.kill()
-        for name in ("", "api", "api/pki", "flight", "node", "node/pods", "node/volumes/devices", "pool",
-                     "pool/volumes", "run"):
-            (berth.data / name).chmod(0o755)
+        for folder in folders:
+            folder.chmod(0o755)
         for path in [berth.data / "kubeconfig", *(berth.data / "api").glob("objects.db*"),
                      *(berth.data / "api/pki").iterdir()]:
             path.chmod(0o644)
