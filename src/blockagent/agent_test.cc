@@ -1,4 +1,4 @@
-// What a running agent does about changes of the API, without a request of the kubelet.
+// Tests how a running agent follows changes of the API, without a request of the kubelet.
 #include "blockagent/agent.h"
 
 #include <gmock/gmock.h>
@@ -60,10 +60,7 @@ class FenceReads : public kube::FakeClient {
 class AgentTest : public testing::Test {
  protected:
   AgentTest() {
-    for (const auto* kind :
-         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
-      api_.Serve(*kind);
-    }
+    ServeBlockKinds(api_);
     std::ofstream(folder_ / "driver") << "#!/bin/sh\n";
   }
 

@@ -33,10 +33,7 @@ const Json kBackend = {{"images", {{"folder", "/srv"}}}};
 class CleanupTest : public testing::Test {
  protected:
   CleanupTest() {
-    for (const auto* kind :
-         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
-      client_.Serve(*kind);
-    }
+    ServeBlockKinds(client_);
     client_.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
                  {"kind", "StorageCluster"},
                  {"metadata", {{"name", "main"}, {"finalizers", {api::kClusterFinalizer}}}},

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "api/kinds/block_kinds.h"
 #include "api/merging/patch.h"
 #include "base/log.h"
 
@@ -11,6 +12,13 @@ using base::Json;
 using base::Status;
 using base::StatusOr;
 using base::json::String;
+
+void ServeBlockKinds(kube::FakeClient& api) {
+  for (const auto* kind :
+       {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
+    api.Serve(*kind);
+  }
+}
 
 Json AgentUser(const std::string& node) {
   Json user = {{"username", "system:serviceaccount:berth-block:berth-block-agent"},

@@ -20,6 +20,9 @@ namespace berth::blockagent {
 // The texts of rbac.yaml and policy.yaml, in this order.
 std::span<const std::string_view> RightsManifests();
 
+// Makes the API serve the kinds of block storage.
+void ServeBlockKinds(kube::FakeClient& api);
+
 // The userInfo of a request of an agent's pod on `node`; without a node if that is empty.
 base::Json AgentUser(const std::string& node);
 

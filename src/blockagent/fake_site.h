@@ -76,10 +76,7 @@ class FakeSite {
           mounter->Mount({.source = "tmpfs", .target = folder.path(), .fs_type = "tmpfs"});
       EXPECT_TRUE(mounted.ok()) << mounted;
     }
-    for (const auto* kind :
-         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
-      client.Serve(*kind);
-    }
+    ServeBlockKinds(client);
     std::filesystem::create_directories(images());
     client.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
                 {"kind", "StorageCluster"},

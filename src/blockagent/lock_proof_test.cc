@@ -8,6 +8,7 @@
 #include "base/assert_ok.h"
 #include "block/fake_backend.h"
 #include "blockagent/attachments.h"
+#include "blockagent/fake_rights.h"
 #include "blockagent/lock_watch.h"
 #include "kube/fake_client.h"
 #include "platform/files/fake_temp_folder.h"
@@ -30,10 +31,7 @@ constexpr char kUid[] = "0b5c6a2e-3a0c-4f3e-9d7c-1f6f2c6a7e11";
 class LockProofTest : public testing::Test {
  protected:
   LockProofTest() {
-    for (const auto* kind :
-         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
-      client_.Serve(*kind);
-    }
+    ServeBlockKinds(client_);
     client_.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
                  {"kind", "StorageCluster"},
                  {"metadata", {{"name", "main"}, {"uid", kUid}}},

@@ -24,12 +24,7 @@ using testing::IsEmpty;
 
 class AgentRightsTest : public testing::Test {
  protected:
-  AgentRightsTest() {
-    for (const auto* kind :
-         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
-      api_.Serve(*kind);
-    }
-  }
+  AgentRightsTest() { ServeBlockKinds(api_); }
 
   static FenceEntry Entry(const std::string& node, const std::string& volume) {
     const std::string uid = "uid-" + volume;

@@ -21,11 +21,10 @@ void TuneAllocator() {
 
 void TrimMemory(std::chrono::milliseconds interval) {
   using Clock = std::chrono::steady_clock;
-  static std::atomic<Clock::time_point> last{Clock::time_point::min()};
+  static std::atomic<Clock::time_point> last{Clock::time_point()};  // when the machine booted
   const Clock::time_point now = Clock::now();
   Clock::time_point seen = last.load();
-  // The first comparison keeps the second one from an overflow.
-  if (seen != Clock::time_point::min() && now - seen < interval) return;
+  if (now - seen < interval) return;
   if (last.compare_exchange_strong(seen, now)) malloc_trim(0);
 }
 

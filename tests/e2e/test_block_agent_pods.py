@@ -48,7 +48,7 @@ class Node:
         pods = self.pods_of(name)
         if len(pods) != 1 or "deletionTimestamp" in pods[0]["metadata"]:
             return None
-        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in pods[0].get("status", {}).get("conditions", []))
+        ready = objects.is_ready(pods[0])
         return pods[0]["metadata"]["uid"] if ready else None
 
     def wait_ready(self, name, other_than=None):

@@ -8,7 +8,7 @@ import pytest
 from lib import mounts
 from lib.kubernetes import compatibility, node, programs, runtimes
 from lib.kubernetes.cluster import Cluster
-from lib.kubernetes.control_plane import PROGRAMS, ControlPlane
+from lib.kubernetes.control_plane import PROGRAMS, running_plane
 from lib.kubernetes.observed import Observed
 from lib.kubernetes.world import World
 from lib.standalone import Standalone, wait_for
@@ -23,13 +23,8 @@ def plane():
     missing = programs.missing(*PROGRAMS)
     if missing:
         pytest.skip(missing)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    made = ControlPlane(folder)
-    try:
-        yield made.start()
-    finally:
-        made.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_plane() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -47,23 +42,15 @@ def bare_node(request):
     missing = programs.missing(*PROGRAMS, *node.PROGRAMS) or runtimes.missing(runtime, any_version=not hasattr(request, "param"))
     if missing:
         pytest.skip(missing)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    plane = ControlPlane(folder, with_node=True)
-    made = None
-    try:
-        plane.start()
+    with running_plane(with_node=True) as plane:
         made = node.Node(Cluster(plane.kubeconfig, plane=plane), containerd=runtimes.find(runtime))
-        made.start()
-        # The kubelet reports the version without the suffix of a distribution, such as ~ds1.
-        assert programs.version_of(made.containerd).partition("~")[0] in made.runtime_version()
-        yield made
-    finally:
         try:
-            if made is not None:
-                made.end()
+            made.start()
+            # The kubelet reports the version without the suffix of a distribution, such as ~ds1.
+            assert programs.version_of(made.containerd).partition("~")[0] in made.runtime_version()
+            yield made
         finally:
-            plane.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+            made.end()
 
 
 @pytest.fixture(scope="module")

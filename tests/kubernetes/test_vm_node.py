@@ -1,15 +1,11 @@
 """A real kubelet in the virtual machine, where root has CAP_SYS_RESOURCE and the kernel has NFS: what the kernel of a container's
 host may refuse."""
-import pathlib
-import shutil
-import tempfile
-
 import pytest
 from lib import block_agent, objects
 from lib.kubectl import render
 from lib.kubernetes import node, programs, vm_node
 from lib.kubernetes.cluster import Cluster
-from lib.kubernetes.control_plane import PROGRAMS, ControlPlane
+from lib.kubernetes.control_plane import PROGRAMS, running_plane
 from lib.standalone import ROOT
 
 pytestmark = pytest.mark.kubernetes
@@ -23,20 +19,12 @@ def machine():
     missing = programs.missing(*PROGRAMS, *node.PROGRAMS) or vm_node.missing()
     if missing:
         pytest.skip(missing)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
-    plane = ControlPlane(folder, with_node=True)
-    made = None
-    try:
-        plane.start()
+    with running_plane(with_node=True) as plane:
         made = vm_node.VmNode(Cluster(plane.kubeconfig, plane=plane))
-        yield made.start()
-    finally:
         try:
-            if made is not None:
-                made.end()
+            yield made.start()
         finally:
-            plane.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+            made.end()
 
 
 def has_grown(name):
@@ -44,10 +32,6 @@ def has_grown(name):
     script = f"grep -q ' /{name} ext4 ' /proc/mounts && grep -qx kept /{name}/file && " \
              f"test $(df -Pk /{name} | awk 'END {{print $2}}') -gt {GROWN}"
     return {"exec": {"command": ["/bin/sh", "-c", script]}, "periodSeconds": 2, "timeoutSeconds": 30, "failureThreshold": 1}
-
-
-def is_ready(pod):
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions") or [])
 
 
 def container_of(pod):
@@ -67,9 +51,9 @@ def test_ext4_grows_under_a_pod(machine, name):
     machine.create_pod(objects.pod(name, f"echo kept > /{name}/file && sync && sleep 10000", [name],
                                    container={"readinessProbe": has_grown(name)}))
     before = machine.wait_pod(name, "Running", vm_node.SECONDS)
-    assert not is_ready(before)
+    assert not objects.is_ready(before)
     cluster.patch("PersistentVolumeClaim", name, {"spec": {"resources": {"requests": {"storage": "256Mi"}}}}, "default")
-    machine.wait_for("the pod to see the new size", lambda: is_ready(cluster.get("Pod", name, "default")))
+    machine.wait_for("the pod to see the new size", lambda: objects.is_ready(cluster.get("Pod", name, "default")))
     assert container_of(cluster.get("Pod", name, "default")) == container_of(before)
 
     def is_done():
@@ -105,7 +89,7 @@ def test_nfs_by_the_shim_and_a_mount_pod(machine):
             assert answer.code == 201, answer
         else:
             cluster.create(item, item["metadata"].get("namespace"))
-    machine.wait_for("the mount pod", lambda: any(is_ready(pod) for pod in cluster.items("Pod", "berth-mount")))
+    machine.wait_for("the mount pod", lambda: any(objects.is_ready(pod) for pod in cluster.items("Pod", "berth-mount")))
     machine.wait_pod("first", "Running", vm_node.SECONDS)
     machine.create_pod(share("second", "grep -x one /share/of-first && echo two > /share/of-second"))
     for name in ("second", "first"):

@@ -6,6 +6,7 @@ import subprocess
 
 import yaml
 
+from lib import objects
 from lib.standalone import ROOT, Failure, wait_for
 
 DEPLOY = ROOT / "deploy" / "flexvolume"
@@ -93,7 +94,7 @@ class FlexDeploy:
     def _ready_pod(self, image, action):
         for pod in self.pods():
             [container] = pod["spec"]["containers"]
-            ready = any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+            ready = objects.is_ready(pod)
             if ready and container["image"] == image and container["args"] == action.split():
                 return pod
         return None

@@ -6,6 +6,7 @@ import subprocess
 
 import yaml
 
+from lib import objects
 from lib.debian_root import names_in
 from lib.standalone import ROOT, Failure, wait_for
 
@@ -88,7 +89,7 @@ class MountPods:
             if len(pods) != 1:
                 return None
             annotations = pods[0]["metadata"].get("annotations") or {}
-            ready = any(c["type"] == "Ready" and c["status"] == "True" for c in pods[0]["status"].get("conditions", []))
+            ready = objects.is_ready(pods[0])
             same = self.registered() == pods[0]["metadata"]["uid"]
             return pods[0] if ready and same and annotations.get("berth.dev/test") == text else None
         try:

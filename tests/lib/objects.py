@@ -2,6 +2,11 @@
 from lib.standalone import IMAGE
 
 
+def is_ready(item):
+    """Tells whether a Node or a pod has the condition Ready."""
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in item.get("status", {}).get("conditions") or [])
+
+
 def claim(name, storage="64Mi", storage_class=None, block=False, **spec):
     body = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}, **spec}
     if storage_class is not None:

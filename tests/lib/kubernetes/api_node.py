@@ -4,6 +4,7 @@ import json
 import pathlib
 
 import yaml
+from lib import objects
 from lib.kubernetes.programs import free_port
 from lib.standalone import ROOT, wait_for
 
@@ -87,8 +88,7 @@ class ApiNode:
     # -- what the API shows
 
     def is_ready(self):
-        node = self.cluster.get("Node", self.name) or {"status": {}}
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", []))
+        return objects.is_ready(self.cluster.get("Node", self.name) or {})
 
     def runtime_version(self):
         """Gives name and version of the runtime, as the kubelet reports them: "containerd://1.6.20"."""

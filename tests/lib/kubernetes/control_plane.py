@@ -1,9 +1,12 @@
 """A real control plane on loopback: etcd, kube-apiserver with RBAC, and kube-controller-manager. It has no node: tests make the
 objects of nodes themselves, or run a kubelet (node.py)."""
 import base64
+import contextlib
 import json
 import pathlib
+import shutil
 import subprocess
+import tempfile
 
 from lib import kube, vm
 from lib.kubernetes import programs
@@ -126,3 +129,15 @@ class ControlPlane:
     def stop(self):
         for process in reversed(self._processes):
             process.stop(seconds=10)
+
+
+@contextlib.contextmanager
+def running_plane(with_node=False):
+    """Starts a ControlPlane with a folder of its own, and ends it with the block."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
+    plane = ControlPlane(folder, with_node=with_node)
+    try:
+        yield plane.start()
+    finally:
+        plane.stop()
+        shutil.rmtree(folder, ignore_errors=True)
