@@ -22,18 +22,21 @@ constexpr std::chrono::seconds kKillGrace(2);
 constexpr std::chrono::seconds kRuntimeGrace(10);
 constexpr int kWrapperFailed = 125;
 constexpr int kNoProgram = 127;
+constexpr char kBegan[] = "began";
+constexpr size_t kMostWords = 1000;  // of a runtime, in a message
 
-// $0 is the run's folder; then follow the environment, "--" and the program. When the script has
-// opened the streams' files it becomes the program, so that no extra process must be found and
-// ended. The script's own messages begin with the run's variable, which no program knows
+// $0 is the run's folder; then follow the environment, "--" and the program. The script makes the
+// file "began", unless the agent made it first: then the run is over, and the script ends. When the
+// script has opened the streams' files it becomes the program, so that no extra process must be
+// found and ended. The script's own messages begin with the run's variable, which no program knows
 // beforehand.
-constexpr char kScript[] = R"([ -e "$0/out" ] || { echo "$1" >&2; exit 125; }; )"
-                           R"(while [ "$1" != -- ]; do export "$1"; shift; done; shift; )"
-                           R"(exec "$@" <"$0/in" >"$0/out" 2>"$0/err")";
-constexpr char kScriptWithoutInput[] =
-    R"([ -e "$0/out" ] || { echo "$1" >&2; exit 125; }; )"
-    R"(while [ "$1" != -- ]; do export "$1"; shift; done; shift; )"
-    R"(exec "$@" </dev/null >"$0/out" 2>"$0/err")";
+#define BERTH_BEGIN                                      \
+  R"([ -e "$0/out" ] || { echo "$1" >&2; exit 125; }; )" \
+  R"(set -C; true >"$0/began" || exit 125; set +C; )"    \
+  R"(while [ "$1" != -- ]; do export "$1"; shift; done; shift; )"
+constexpr char kScript[] = BERTH_BEGIN R"(exec "$@" <"$0/in" >"$0/out" 2>"$0/err")";
+constexpr char kScriptWithoutInput[] = BERTH_BEGIN R"(exec "$@" </dev/null >"$0/out" 2>"$0/err")";
+#undef BERTH_BEGIN
 
 // A prepared call: argv, and the folder and the streams that belong to it.
 struct Prepared {
@@ -111,26 +114,10 @@ StatusOr<Prepared> PrepareRun(const Command& command, const std::string& run_id,
   return prepared;
 }
 
-// Tells the errors of ExecSync apart by the words of containerd and runc, because they use one code
-// for most of them.
-bool HasText(const Status& status, std::string_view part) {
-  return base::Message(status).find(part) != std::string_view::npos;
-}
-bool HadStarted(const Status& status) { return HasText(status, "failed while waiting"); }
-bool IsContainerGone(const Status& status) {
-  if (HadStarted(status)) return false;
-  if (status.code() == StatusCode::kNotFound) return true;
-  if (status.code() != StatusCode::kUnknown && status.code() != StatusCode::kFailedPrecondition) {
-    return false;
-  }
-  return HasText(status, "container is in CONTAINER_") ||
-         HasText(status, "in a stopped container") || HasText(status, "is not running");
-}
-bool CouldNotStart(const Status& status) {
-  return !HadStarted(status) && status.code() == StatusCode::kUnknown &&
-         (HasText(status, "failed to start exec") || HasText(status, "failed to create exec")) &&
-         HasText(status, "OCI runtime exec failed");
-}
+// Whether the script began. If it did not, it never will, because this takes its place: "began" is
+// made by one of them alone. So what a failure of ExecSync means does not depend on the words of a
+// container runtime.
+bool HasBegun(const Prepared& prepared) { return !prepared.folder->Write(kBegan, "").ok(); }
 
 // Whether the shell found no such program: its message begins with its $0, which no other process
 // has.
@@ -147,23 +134,26 @@ void KillAll(const Prepared& prepared, const PodContainer& container, const Comm
   }
 }
 
+// `why` is what the runtime said of a run that did not begin, for people.
+Status NotStartedError(const Prepared& prepared, const PodContainer& container,
+                       const Command& command, std::string_view why) {
+  return base::Error(StatusCode::kFailedPrecondition,
+                     "{} cannot run '{}': the container runtime did not start '{}' there, which it "
+                     "needs: {}",
+                     container.Describe(), command.argv[0], prepared.argv[0], why);
+}
+
+Status TimedOutError(const PodContainer& container, const Command& command) {
+  return base::Error(StatusCode::kDeadlineExceeded,
+                     "{} in {} did not end within {} ms and was killed", command.argv[0],
+                     container.Describe(), command.timeout.count());
+}
+
+// Of a run that began, or may have begun.
 Status FailureOf(const Status& status, const Prepared& prepared, const PodContainer& container,
                  const Command& command) {
-  if (rpc::WasNotSent(status)) return status;
-  if (CouldNotStart(status)) {
-    const StatusCode code =
-        HasText(status, "executable file not found") || HasText(status, "no such file or directory")
-            ? StatusCode::kFailedPrecondition
-            : StatusCode::kInternal;
-    return base::Error(code, "{} cannot run '{}': it needs '{}': {}", container.Describe(),
-                       command.argv[0], prepared.argv[0], base::Message(status));
-  }
   KillAll(prepared, container, command);
-  if (status.code() == StatusCode::kDeadlineExceeded) {
-    return base::Error(StatusCode::kDeadlineExceeded,
-                       "{} in {} did not end within {} ms and was killed", command.argv[0],
-                       container.Describe(), command.timeout.count());
-  }
+  if (status.code() == StatusCode::kDeadlineExceeded) return TimedOutError(container, command);
   const bool cancelled = status.code() == StatusCode::kCancelled;
   return base::Error(cancelled ? StatusCode::kCancelled : StatusCode::kUnavailable,
                      "{} in {}: what it did is unknown: {}", command.argv[0], container.Describe(),
@@ -177,6 +167,16 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
                        "{} does not see '{}': it must mount the kubelet folder at the same path, "
                        "with mountPropagation Bidirectional or HostToContainer",
                        container.Describe(), prepared.folder->path());
+  }
+  if (answer.exit_code() != 0 && !HasBegun(prepared)) {
+    return NotStartedError(
+        prepared, container, command,
+        fmt::format("exit code {}: {}", answer.exit_code(), answer.stderr().substr(0, kMostWords)));
+  }
+  // CRI-O's answer to a run that its own deadline ended.
+  if (answer.exit_code() < 0) {
+    KillAll(prepared, container, command);
+    return TimedOutError(container, command);
   }
   CommandResult result{.exit_code = answer.exit_code(), .out = {}, .err = {}};
   if (prepared.streams != nullptr) {
@@ -192,6 +192,31 @@ StatusOr<CommandResult> ResultOf(const rpc::cri::ExecSyncResponse& answer, const
                        container.Describe());
   }
   return result;
+}
+
+// What a failed ExecSync means, in the terms of Run.
+StatusOr<std::optional<CommandResult>> ExplainFailure(const Status& status,
+                                                      const Prepared& prepared,
+                                                      const PodContainer& container,
+                                                      const Command& command,
+                                                      rpc::CriClient& runtime) {
+  if (rpc::WasNotSent(status)) return status;
+  if (HasBegun(prepared)) return FailureOf(status, prepared, container, command);
+  switch (status.code()) {
+    case StatusCode::kNotFound:
+      return std::nullopt;
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kCancelled:
+    case StatusCode::kUnavailable:
+      return rpc::NotSent(base::Error(status.code(), "'{}' was not run in {}: {}", command.argv[0],
+                                      container.Describe(), base::Message(status)));
+    default:
+      break;
+  }
+  // A runtime has one code for a container that has ended and for one that has no shell.
+  const auto running = IsRunning(runtime, container.id);
+  if (running.ok() && !*running) return std::nullopt;
+  return NotStartedError(prepared, container, command, base::Message(status));
 }
 
 }  // namespace
@@ -219,12 +244,8 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
       std::chrono::ceil<std::chrono::seconds>(command.timeout + kRuntimeGrace).count());
   const auto answer = runtime_.ExecSync(request, TimeLeft(deadline));
   if (!answer.ok()) {
-    if (IsContainerGone(answer.status()) && !rpc::WasNotSent(answer.status())) {
-      span.End(answer.status());
-      return std::nullopt;
-    }
-    const Status failure = FailureOf(answer.status(), prepared, container, command);
-    span.End(failure);
+    const auto failure = ExplainFailure(answer.status(), prepared, container, command, runtime_);
+    span.End(failure.ok() ? answer.status() : failure.status());
     return failure;
   }
   auto result = ResultOf(*answer, prepared, container, command);

@@ -4,8 +4,10 @@
 //
 //   sh -c SCRIPT FOLDER BERTH_RUN=<id> LC_ALL=C NAME=value… -- PROGRAM …
 //
-// FOLDER is shared by agent and pod (run_folders.h). The script opens the streams in it
-// (run_streams.h) and then becomes the program; if it does not see them, it prints that and ends.
+// FOLDER is shared by agent and pod (run_folders.h). The script notes there that it has begun,
+// opens the streams in it (run_streams.h) and then becomes the program; if it does not see them, it
+// prints that and ends. The note tells what a failed ExecSync means, under any container runtime:
+// without it nothing was run, and nothing will be, because the agent then takes its place.
 // Every process of the run is in the container's cgroup and has BERTH_RUN=<id> in its environment.
 // All those processes are killed at the deadline, because ExecSync kills only the first. Only a few
 // of many runs start at once (start_slots.h), and the wait counts as part of their time. The
@@ -32,8 +34,9 @@ class ContainerExec {
       : runtime_(runtime), folders_(folders), slots_(limits) {}
 
   // nullopt: the container does not run any more, and nothing was run. Errors besides those of
-  // platform::Exec: FAILED_PRECONDITION and INTERNAL mean that nothing was run either; UNAVAILABLE
-  // and CANCELLED, unless rpc::WasNotSent, mean that the outcome is unknown and the run was killed.
+  // platform::Exec: FAILED_PRECONDITION, and any error of which rpc::WasNotSent is true, mean that
+  // nothing was run either; else UNAVAILABLE and CANCELLED mean that the outcome is unknown and the
+  // run was killed.
   // `run_id` is for EndRun, in case this process dies during the run.
   base::StatusOr<std::optional<platform::CommandResult>> Run(
       const PodContainer& container, const platform::Command& command,

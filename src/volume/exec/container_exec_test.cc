@@ -184,29 +184,93 @@ TEST_F(ContainerExecTest, AContainerThatEndedRanNothing) {
   EXPECT_FALSE(result->has_value());
 }
 
-// The words of containerd 1.6 and runc for one state of the container or another.
-TEST_F(ContainerExecTest, TellsWhatTheRuntimesFailuresMean) {
-  const auto run = [&](StatusCode code, const std::string& message) {
-    pods_.runtime().script().Fail("ExecSync", base::Error(code, "{}", message));
-    return Run({.argv = {"true"}});
+// containerd has one code, UNKNOWN, for a container that ended, for one that has no shell and for a
+// run of which it does not know how it ended. CRI-O says NOT_FOUND of the first.
+TEST_F(ContainerExecTest, WithoutAStartTheFailureIsOfTheContainer) {
+  const auto fail = [&](StatusCode code) {
+    pods_.runtime().script().Fail("ExecSync", base::Error(code, "words that nobody knows"));
+    return Run({.argv = {"mkfs", "x"}});
   };
-  for (const auto& [code, message] : std::vector<std::pair<StatusCode, std::string>>{
-           {StatusCode::kNotFound, "failed to exec in container: failed to load task: not found"},
-           {StatusCode::kUnknown, "container is in CONTAINER_EXITED state"},
-           {StatusCode::kUnknown, "OCI runtime exec failed: cannot exec in a stopped container"}}) {
-    const auto result = run(code, message);
-    EXPECT_TRUE(result.ok() && !result->has_value()) << message;
+  for (const StatusCode code : {StatusCode::kUnknown, StatusCode::kInternal}) {
+    const auto lacking = fail(code);
+    EXPECT_EQ(lacking.status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_EQ(
+        base::Message(lacking.status()),
+        "container 'gluster' of pod kube-system/gluster-x7 cannot run 'mkfs': the container "
+        "runtime did not start 'sh' there, which it needs: ExecSync: words that nobody knows");
   }
-  EXPECT_EQ(
-      run(StatusCode::kNotFound, "failed while waiting for exec \"x\": not found").status().code(),
-      StatusCode::kUnavailable);
-  EXPECT_EQ(run(StatusCode::kUnknown, "something else").status().code(), StatusCode::kUnavailable);
-  const auto lacking =
-      run(StatusCode::kUnknown,
-          "failed to start exec \"x\": OCI runtime exec failed: exec failed: unable to start "
-          "container process: exec: \"sh\": executable file not found in $PATH: unknown");
-  EXPECT_EQ(lacking.status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(base::Message(lacking.status()), HasSubstr("it needs 'sh'"));
+  const auto gone = fail(StatusCode::kNotFound);
+  EXPECT_TRUE(gone.ok() && !gone->has_value()) << gone.status();
+  pods_.Exit(container_.id);
+  const auto ended = fail(StatusCode::kUnknown);
+  EXPECT_TRUE(ended.ok() && !ended->has_value()) << ended.status();
+}
+
+TEST_F(ContainerExecTest, WithoutAStartALostRuntimeRanNothing) {
+  for (const StatusCode code :
+       {StatusCode::kUnavailable, StatusCode::kCancelled, StatusCode::kDeadlineExceeded}) {
+    pods_.runtime().script().Fail("ExecSync", base::Error(code, "gone"));
+    const auto result = Run({.argv = {"true"}});
+    EXPECT_EQ(result.status().code(), code);
+    EXPECT_TRUE(rpc::WasNotSent(result.status())) << result.status();
+  }
+}
+
+TEST_F(ContainerExecTest, AfterAStartTheOutcomeIsUnknown) {
+  for (const StatusCode code :
+       {StatusCode::kUnknown, StatusCode::kNotFound, StatusCode::kFailedPrecondition}) {
+    pods_.runtime().script().AfterEffect("ExecSync", [code](const google::protobuf::Message&) {
+      return base::Error(code, "container is not running");
+    });
+    const auto result = Run({.argv = {"true"}});
+    EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
+    EXPECT_FALSE(rpc::WasNotSent(result.status()));
+    EXPECT_THAT(base::Message(result.status()), HasSubstr("what it did is unknown"));
+  }
+}
+
+// The runtime of a container may start a run that it was asked for long ago.
+TEST_F(ContainerExecTest, ARunThatFailedDoesNotBeginLater) {
+  rpc::cri::ExecSyncRequest late;
+  std::filesystem::path folder;
+  pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest& request) {
+    late = request;
+    folder = request.cmd(3);
+    rpc::cri::ExecSyncResponse answer;
+    answer.set_exit_code(126);
+    answer.set_stderr("cannot start it now");
+    return answer;
+  });
+  const std::string proof = pods_.folder() / "proof";
+  const auto result = Run({.argv = {"touch", proof}});
+  EXPECT_EQ(result.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(result.status()), HasSubstr("exit code 126: cannot start it now"));
+  // As between the agent's note and the end of the folder.
+  std::filesystem::create_directories(folder);
+  for (const char* file : {"out", "err", "began"}) std::ofstream(folder / file);
+  Command command;
+  command.argv.assign(late.cmd().begin(), late.cmd().end());
+  const auto ran = platform::NewHostExec()->Run(command);
+  ASSERT_TRUE(ran.ok()) << ran.status();
+  EXPECT_EQ(ran->exit_code, 125);
+  EXPECT_FALSE(std::filesystem::exists(proof));
+  std::filesystem::remove(folder / "began");
+  EXPECT_TRUE(platform::NewHostExec()->Run(command).ok());
+  EXPECT_TRUE(std::filesystem::exists(proof));
+}
+
+// CRI-O answers so when its own deadline ends a run.
+TEST_F(ContainerExecTest, ANegativeExitCodeIsADeadline) {
+  pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest& request) {
+    std::ofstream(std::filesystem::path(request.cmd(3)) / "began");
+    rpc::cri::ExecSyncResponse answer;
+    answer.set_exit_code(-1);
+    answer.set_stderr("command timed out");
+    return answer;
+  });
+  const auto result = Run({.argv = {"mount"}});
+  EXPECT_EQ(result.status().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(base::Message(result.status()), HasSubstr("did not end within"));
 }
 
 TEST_F(ContainerExecTest, AContainerThatDoesNotSeeTheFilesIsTold) {

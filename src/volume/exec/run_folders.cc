@@ -47,7 +47,7 @@ bool IsOfAnotherProcess(const std::string& name) {
 
 RunFolder::~RunFolder() {
   // Most runs have only these files; they are removed without listing the folder.
-  for (const char* stream : {"in", "out", "err"}) unlink(PathOf(stream).c_str());
+  for (const char* stream : {"in", "out", "err", "began"}) unlink(PathOf(stream).c_str());
   if (rmdir(path_.c_str()) == 0) return;
   if (const Status removed = platform::RemoveTree(path_); !removed.ok()) {
     LOG_WARNING("{}", base::ToString(removed));

@@ -5,6 +5,8 @@
 //   <kubelet>/plugin-runs/          tmpfs, 0700: bounded, in no file system's journal, without swap
 //       <pid>.<random>/             0700, for one run of that process; removed when the run ends
 //           in  out  err  <n>       0600: standard streams (FIFOs, or files), secrets
+//           began                   0600: empty; the run has begun, or never will
+//                                   (container_exec.h)
 //
 // Thread-safe.
 #pragma once
