@@ -155,7 +155,8 @@ def passes_alone(case):
         report.unlink(missing_ok=True)
         command = [str(BUILD / "bin" / program), f"--gtest_filter={test}", f"--gtest_output=xml:{report}"]
     try:
-        code = subprocess.run(command, cwd=ROOT, timeout=ALONE_SECONDS).returncode
+        code = subprocess.run(command, cwd=ROOT, timeout=ALONE_SECONDS,
+                              env=os.environ | {"BERTH_TEST_ALONE": "1"}).returncode
     except subprocess.TimeoutExpired:
         return False
     return code == 0 and report.exists() and [outcome for _, outcome, _, _ in read_cases(report)] == ["passed"]

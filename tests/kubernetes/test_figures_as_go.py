@@ -1,4 +1,5 @@
 """The figures for Prometheus: each one that a Go sidecar gives, Berth gives in its place, with the same labels."""
+import contextlib
 import re
 
 import pytest
@@ -6,7 +7,7 @@ from lib import objects
 from lib.kubernetes.observed import without_names
 from lib.kubernetes.programs import Sidecar
 from lib.kubernetes.world import NODE
-from lib.standalone import wait_for
+from lib.standalone import Failure, wait_for
 
 GO_PROGRAMS = ("csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller", "livenessprobe")
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
@@ -34,8 +35,14 @@ def figures_of(text):
 
 
 def check(world, sidecar):
-    """Compares the figures; those that Berth gives beyond Go's are no difference."""
-    found = [LEASE.sub(r'\1""', figure) for figure in without_names(figures_of(sidecar.figures()), world.names)]
+    """Compares the figures; those that Berth gives beyond Go's are no difference. A program counts what it did after the
+    object is written, so they are waited for."""
+    def read():
+        return [LEASE.sub(r'\1""', figure) for figure in without_names(figures_of(sidecar.figures()), world.names)]
+
+    with contextlib.suppress(Failure):
+        wait_for("the figures", lambda: set(world.observed.values.get("figures", ())) <= set(read()), seconds=10)
+    found = read()
     if not world.of_go:
         found = [figure for figure in found if figure in world.observed.values["figures"]]
     world.same("figures", found)

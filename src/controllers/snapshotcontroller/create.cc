@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/class_lookup.h"
 #include "controllers/snapshotcontroller/group_members.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
 #include "controllers/writes.h"
@@ -103,9 +104,7 @@ SnapshotController::Outcome SnapshotController::TakeSnapshot(const Snapshot& sna
 StatusOr<std::shared_ptr<const api::VolumeSnapshotClass>> SnapshotController::ClassOf(
     const Snapshot& snapshot) const {
   if (const std::string name = snapshot.class_name(); !name.empty()) {
-    auto named = classes_.Get(name);
-    if (named != nullptr) return named;
-    return Error(StatusCode::kNotFound, "VolumeSnapshotClass \"{}\" not found", name);
+    return FindClass(context_.client, classes_, name, "VolumeSnapshotClass");
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<const Volume> volume, VolumeOf(snapshot));
   const std::string driver = volume->csi().driver();
@@ -256,12 +255,12 @@ SnapshotController::Outcome SnapshotController::BindExisting(const Snapshot& sna
                 BoundElsewhere(*content));
   }
   // A snapshot that is ready does not need its class any more.
-  if (const std::string name = snapshot.class_name();
-      !snapshot.ready() && !name.empty() && classes_.Get(name) == nullptr) {
-    return Fail(snapshot, "GetSnapshotClassFailed",
-                fmt::format("Failed to get snapshot class with error VolumeSnapshotClass \"{}\" "
-                            "not found",
-                            name));
+  if (!snapshot.ready() && !snapshot.class_name().empty()) {
+    if (const auto named = ClassOf(snapshot); !named.ok()) {
+      return Fail(
+          snapshot, "GetSnapshotClassFailed",
+          fmt::format("Failed to get snapshot class with error {}", base::Message(named.status())));
+    }
   }
   if (content->snapshot_uid().empty() && content->deleting()) {
     return Fail(snapshot, "SnapshotBindFailed",

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/class_lookup.h"
 #include "controllers/snapshotcontroller/group_controller.h"
 #include "controllers/writes.h"
 
@@ -90,10 +91,8 @@ GroupController::Outcome GroupController::BindDynamic(const Group& group) {
 StatusOr<std::shared_ptr<const api::VolumeGroupSnapshotClass>> GroupController::ClassOf(
     const Group& group) {
   if (const std::string name = group.class_name(); !name.empty()) {
-    auto named = classes_.Get(name);
-    if (named != nullptr) return named;
-    return Error(StatusCode::kNotFound,
-                 "volumegroupsnapshotclass.groupsnapshot.storage.k8s.io \"{}\" not found", name);
+    return FindClass(context_.client, classes_, name,
+                     "volumegroupsnapshotclass.groupsnapshot.storage.k8s.io");
   }
   ASSIGN_OR_RETURN(const Volumes volumes, VolumesOf(group));
   if (!volumes.front().has_csi()) {
@@ -289,11 +288,12 @@ GroupController::Outcome GroupController::BindExisting(const Group& group) {
     }
     return Fail(group, "GroupSnapshotContentMisbound", BoundToAnotherGroup(*content));
   }
-  if (const std::string name = group.class_name();
-      !group.ready() && !name.empty() && classes_.Get(name) == nullptr) {
-    return Fail(group, "GetGroupSnapshotClassFailed",
-                fmt::format("failed to get group snapshot class with error {}",
-                            base::Message(ClassOf(group).status())));
+  if (!group.ready() && !group.class_name().empty()) {
+    if (const auto named = ClassOf(group); !named.ok()) {
+      return Fail(group, "GetGroupSnapshotClassFailed",
+                  fmt::format("failed to get group snapshot class with error {}",
+                              base::Message(named.status())));
+    }
   }
   if (content->group_uid().empty() && content->deleting()) {
     return Fail(group, "GroupSnapshotBindFailed",

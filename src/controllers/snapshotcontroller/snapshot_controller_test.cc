@@ -149,6 +149,21 @@ TEST_F(SnapshotControllerTest, AClassThatDoesNotExistIsToldAndAwaited) {
   ASSERT_TRUE(WaitBound());
 }
 
+TEST_F(SnapshotControllerTest, AClassIsFoundThoughTheSnapshotIsSeenBeforeIt) {
+  Begin(Slow());
+  for (const char* verb : {"watch", "list"}) {
+    for (int i = 0; i < 20; ++i) {
+      cluster_.client.FailNext(verb, "volumesnapshotclasses",
+                               base::Error(StatusCode::kUnavailable, ""));
+    }
+  }
+  cluster_.client.EndWatches();
+  cluster_.Put(MakeSnapshotClass("new"));
+  Add({{"spec", {{"volumeSnapshotClassName", "new"}}}});
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(cluster_.events.Count("Warning GetSnapshotClassFailed"), 0);
+}
+
 TEST_F(SnapshotControllerTest, TheClassesSecretAndPolicyStandInTheContent) {
   cluster_.Put(MakeSnapshotClass(
       "snap",

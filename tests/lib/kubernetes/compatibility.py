@@ -1,5 +1,6 @@
 """Writes docs/compatibility.md: each case with its outcome for the Go program and for Berth. BERTH_COMPATIBILITY names the file;
-without it nothing is written."""
+without it nothing is written. A test that is run again alone (BERTH_TEST_ALONE), and those of Berth's own API, change their cells
+of a page that is there."""
 import os
 import pathlib
 import shutil
@@ -7,12 +8,13 @@ import shutil
 from lib.kubernetes import programs, runtimes
 
 PAGE = os.environ.get("BERTH_COMPATIBILITY")
+ALONE = bool(os.environ.get("BERTH_TEST_ALONE"))
 SIDES = {"go": "Go", "berth": "Berth", "own-api": "Berth, own API"}
 HEAD = """# Berth beside the real programs
 
-`BERTH_KUBERNETES=FOLDER BERTH_COMPATIBILITY=docs/compatibility.md ./dev test --label kubernetes` writes this page. Each case runs with
-the Go program as the control, and then with Berth in its place, with the same arguments and the same rights: on a real
-kube-apiserver with its controller manager, with RBAC on and a token of a service account, and on Berth's own API. What the Go
+`BERTH_KUBERNETES=FOLDER BERTH_COMPATIBILITY=docs/compatibility.md ./dev test --label kubernetes` writes this page, and the same with
+`--label dropin` fills the last column. Each case runs with the Go program as the control, and then with Berth in its place, with the same
+arguments and the same rights: on a real kube-apiserver with its controller manager, with RBAC on and a token of a service account, and on Berth's own API. What the Go
 program did (objects, events, calls to the driver) is recorded in [tests/kubernetes/observed](../tests/kubernetes/observed), and Berth has to
 do the same. Where Berth differs on purpose, [this page](migrate-from-sidecars.md#what-is-different) says so.
 
@@ -54,17 +56,32 @@ def _versions():
 
 
 def _rows():
+    """Gives the beginning of each case's row, and its cells."""
     for (file, function, parameters), sides in _outcomes.items():
         title = _titles[file, function] or function.removeprefix("test_").replace("_", " ")
-        cells = " | ".join(sides.get(side, "") for side in SIDES)
-        yield f"| {file.removeprefix('test_')} | {title}{f' ({parameters})' if parameters else ''} | {cells} |"
+        start = f"| {file.removeprefix('test_')} | {title}{f' ({parameters})' if parameters else ''} |"
+        yield start, [sides.get(side, "") for side in SIDES]
 
 
 def write_page():
     if not PAGE or not _outcomes:
         return
+    if ALONE or all(set(sides) == {"own-api"} for sides in _outcomes.values()):
+        _change_cells()
+        return
+    rows = [f"{start} {' | '.join(cells)} |" for start, cells in _rows()]
     lines = [HEAD, "## Programs", "", "| program | version |", "| --- | --- |", *_versions(), "", "## Cases", "",
-             f"| | what is checked | {' | '.join(SIDES.values())} |", "| --- | --- | --- | --- | --- |", *_rows()]
+             f"| | what is checked | {' | '.join(SIDES.values())} |", "| --- | --- | --- | --- | --- |", *rows]
     for heading, text in _notes:
         lines += ["", f"## {heading}", "", *text]
+    pathlib.Path(PAGE).write_text("\n".join(lines) + "\n")
+
+
+def _change_cells():
+    lines = pathlib.Path(PAGE).read_text().splitlines()
+    for start, cells in _rows():
+        for number, line in enumerate(lines):
+            if line.startswith(start):
+                before = [cell.strip() for cell in line.removeprefix(start).split("|")]
+                lines[number] = f"{start} {' | '.join(new or old for new, old in zip(cells, before))} |"
     pathlib.Path(PAGE).write_text("\n".join(lines) + "\n")
