@@ -7,6 +7,7 @@
 
 #include "base/ipc/export_call.h"
 #include "platform/errno.h"
+#include "platform/limits.h"
 
 namespace berth::blockexport {
 
@@ -14,6 +15,7 @@ using base::StatusCode;
 using base::ipc::volume_export::kMostSettings;
 
 base::StatusOr<base::Json> ReadSettings(int fd) {
+  RETURN_IF_ERROR(platform::HideMemory());
   std::string text(kMostSettings + 1, '\0');
   size_t length = 0;
   while (length < text.size()) {

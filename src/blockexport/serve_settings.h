@@ -8,7 +8,8 @@
 
 namespace berth::blockexport {
 
-// Reads `fd` until its end. INVALID_ARGUMENT: it is not one JSON object, or has more than
+// Reads `fd` until its end. First hides this process's memory (platform/limits.h), because the
+// settings may have secrets. INVALID_ARGUMENT: it is not one JSON object, or has more than
 // kMostSettings bytes (export_call.h). The message has no part of the text.
 base::StatusOr<base::Json> ReadSettings(int fd);
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <thread>
@@ -44,6 +45,7 @@ TEST(ServeSettingsTest, AreReadToTheirEnd) {
   const std::string key(30'000, 'k');
   const auto settings = ReadFromPipe(R"({"socket": "/s", "file": "/f", "key": ")" + key + "\"}");
   ASSERT_OK(settings);
+  EXPECT_EQ(prctl(PR_GET_DUMPABLE), 0);  // secrets are in memory now
   EXPECT_EQ(base::json::String(*settings, {"key"}), key);
   const auto options = ParseExportOptions(*settings);
   ASSERT_OK(options);
