@@ -1,5 +1,6 @@
 // Measures with fio the reads and writes of a volume through an I/O proxy, and the reads and writes
-// of a plain loop device of the same image, in turns.
+// of a plain loop device of the same image, in turns; and with --qemu those through a
+// qemu-storage-daemon, which shows exports of NBD servers.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
@@ -55,29 +56,50 @@ double MedianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-base::StatusOr<Json> RunBench(const std::string& folder, int rounds, int seconds) {
+// An I/O proxy in this process.
+class Proxy {
+ public:
+  static base::StatusOr<std::unique_ptr<Proxy>> Start(block::proxy::Exports::Options options) {
+    RETURN_IF_ERROR(platform::MakeFolders(options.folder));
+    auto proxy = std::make_unique<Proxy>();
+    proxy->socket_ = options.folder + "/sock";
+    ASSIGN_OR_RETURN(proxy->exports_, block::proxy::Exports::Open(std::move(options)));
+    ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(proxy->socket_));
+    proxy->server_ = block::proxy::ServeExports(*proxy->exports_, std::move(listener));
+    return proxy;
+  }
+  const std::string& socket() const { return socket_; }
+
+ private:
+  std::string socket_;
+  std::unique_ptr<block::proxy::Exports> exports_;
+  std::unique_ptr<base::ipc::Server> server_;
+};
+
+base::StatusOr<Json> RunBench(const std::string& folder, int rounds, int seconds, bool with_qemu) {
   const std::string images = folder + "/images";
-  const std::string run = folder + "/run";
   RETURN_IF_ERROR(platform::MakeFolders(images));
-  RETURN_IF_ERROR(platform::MakeFolders(run));
-  ASSIGN_OR_RETURN(const auto exports, block::proxy::Exports::Open({.folder = run}));
-  ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(run + "/sock"));
-  const auto server = block::proxy::ServeExports(*exports, std::move(listener));
+  ASSIGN_OR_RETURN(const auto proxy, Proxy::Start({.folder = folder + "/run"}));
+  ASSIGN_OR_RETURN(const auto qemu,
+                   Proxy::Start({.folder = folder + "/qemu", .image_program = ""}));
   const auto exec = platform::NewHostExec();
   const auto mounter = platform::NewMounter();
   std::map<std::string, std::unique_ptr<block::Backend>> backends;
-  for (const char* access : {"Loop", "Proxy"}) {
-    ASSIGN_OR_RETURN(
-        backends[access],
-        block::OpenBackend(
-            {{"images", {{"folder", images}, {"access", access}}}},
-            {.exec = *exec, .mounter = *mounter, .proxy_socket = run + "/sock", .node = "bench"}));
+  const auto open = [&](const std::string& name, const char* access, const Proxy& by) {
+    return block::OpenBackend(
+        {{"images", {{"folder", images}, {"access", access}}}},
+        {.exec = *exec, .mounter = *mounter, .proxy_socket = by.socket(), .node = "bench" + name});
+  };
+  ASSIGN_OR_RETURN(backends["loop"], open("loop", "Loop", *proxy));
+  ASSIGN_OR_RETURN(backends["proxy"], open("proxy", "Proxy", *proxy));
+  if (with_qemu) {
+    ASSIGN_OR_RETURN(backends["qemu"], open("qemu", "Proxy", *qemu));
   }
-  RETURN_IF_ERROR(backends["Loop"]->Create({.name = "bench", .size_bytes = 256 * block::kMiB}));
+  RETURN_IF_ERROR(backends["loop"]->Create({.name = "bench", .size_bytes = 256 * block::kMiB}));
   std::map<std::string, std::map<std::string, std::vector<double>>> rates_by_job;
   // The first round is not counted, because it allocates the blocks of the file.
   for (int round = 0; round <= rounds; ++round) {
-    for (const auto& [access, backend] : backends) {
+    for (const auto& [way, backend] : backends) {
       ASSIGN_OR_RETURN(const block::Mapping mapping, backend->Map("bench", {}));
       base::Status failed;
       for (const Job& job : kJobs) {
@@ -86,7 +108,7 @@ base::StatusOr<Json> RunBench(const std::string& folder, int rounds, int seconds
           failed = rate.status();
           break;
         }
-        if (round > 0) rates_by_job[std::string(job.name)][access].push_back(*rate);
+        if (round > 0) rates_by_job[std::string(job.name)][way].push_back(*rate);
       }
       RETURN_IF_ERROR(backend->Unmap(mapping));
       RETURN_IF_ERROR(failed);
@@ -94,11 +116,12 @@ base::StatusOr<Json> RunBench(const std::string& folder, int rounds, int seconds
   }
   Json result = {{"rounds", rounds}};
   for (const auto& [job, rates] : rates_by_job) {
-    const double loop = MedianOf(rates.at("Loop"));
-    const double proxy = MedianOf(rates.at("Proxy"));
+    const double loop = MedianOf(rates.at("loop"));
+    const double proxied = MedianOf(rates.at("proxy"));
     result[job] = {{"loop_mib", loop / block::kMiB},
-                   {"proxy_mib", proxy / block::kMiB},
-                   {"ratio", proxy / loop}};
+                   {"proxy_mib", proxied / block::kMiB},
+                   {"ratio", proxied / loop}};
+    if (with_qemu) result[job]["qemu_mib"] = MedianOf(rates.at("qemu")) / block::kMiB;
   }
   return result;
 }
@@ -111,9 +134,11 @@ int main(int argc, char** argv) {
   std::string folder;
   int rounds = 5;
   int seconds = 2;
+  bool with_qemu = false;
   app.add_option("--folder", folder, "An empty folder on the disk that is measured")->required();
   app.add_option("--rounds", rounds)->check(CLI::Range(1, 100));
   app.add_option("--seconds", seconds)->check(CLI::Range(1, 60));
+  app.add_flag("--qemu", with_qemu, "Measure a qemu-storage-daemon, too");
   CLI11_PARSE(app, argc, argv);
-  return berth::bench::PrintResult(berth::bench::RunBench(folder, rounds, seconds));
+  return berth::bench::PrintResult(berth::bench::RunBench(folder, rounds, seconds, with_qemu));
 }
