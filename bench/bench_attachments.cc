@@ -15,7 +15,7 @@
 #include "bench/measure.h"
 #include "bench/parallel.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "rpc/fake_csi_driver.h"
 
 namespace berth::bench {

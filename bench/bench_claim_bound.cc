@@ -9,7 +9,7 @@
 #include "base/mutex.h"
 #include "bench/measure.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "rpc/csi_client.h"
 
 namespace berth::bench {

@@ -15,7 +15,7 @@
 #include "base/ids.h"
 #include "bench/measure.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "platform/processes/exec.h"
 #include "rpc/cri_client.h"
 

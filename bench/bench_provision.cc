@@ -15,7 +15,7 @@
 #include "controllers/provisioner/provisioner.h"
 #include "kube/config.h"
 #include "kube/event_recorder.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "rpc/fake_csi_driver.h"
 #include "store/store.h"
 

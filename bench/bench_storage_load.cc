@@ -28,8 +28,8 @@
 #include "bench/measure.h"
 #include "bench/parallel.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
-#include "kube/informer.h"
+#include "kube/http/http_client.h"
+#include "kube/informers/informers.h"
 
 namespace berth::bench {
 namespace {

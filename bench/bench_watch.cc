@@ -11,7 +11,7 @@
 #include "bench/http.h"
 #include "bench/measure.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "platform/limits.h"
 
 namespace berth::bench {

@@ -6,7 +6,7 @@
 
 #include "apiserver/formats/kube_status.h"
 #include "http/server.h"
-#include "kube/http_status.h"
+#include "kube/http/http_status.h"
 #include "kube/send_guard.h"
 
 namespace berth::apiserver {

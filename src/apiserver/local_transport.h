@@ -16,7 +16,7 @@
 #include "apiserver/server.h"
 #include "base/workers/semaphore.h"
 #include "http/local_call.h"
-#include "kube/transport.h"
+#include "kube/http/transport.h"
 
 namespace berth::apiserver {
 

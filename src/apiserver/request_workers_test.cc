@@ -13,7 +13,7 @@
 #include "base/assert_ok.h"
 #include "base/workers/fake_thread_limit.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 
 namespace berth::apiserver {
 namespace {

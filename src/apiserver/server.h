@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "store/store.h"
 
 namespace berth::apiserver {

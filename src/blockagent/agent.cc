@@ -11,7 +11,7 @@
 #include "blockagent/driver_service.h"
 #include "blockagent/lock_watch.h"
 #include "blockagent/node_cleanup_worker.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
 #include "rpc/unix_socket.h"

@@ -18,7 +18,7 @@
 #include "base/mutex.h"
 #include "base/workers/keyed_workers.h"
 #include "blockagent/attachments.h"
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::blockagent {
 

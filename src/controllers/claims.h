@@ -9,7 +9,7 @@
 
 #include "api/kinds/kinds.h"
 #include "base/status.h"
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::controllers {
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/event_sink.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 
 namespace berth::base {
 class FlightRecorder;

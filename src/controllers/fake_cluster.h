@@ -28,7 +28,7 @@
 #include "controllers/fake_role_rules.h"
 #include "kube/fake_client.h"
 #include "kube/fake_rbac.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "rpc/fake_csi_driver.h"
 
 namespace berth::controllers {

@@ -2,11 +2,11 @@
 // attachments by claim, volume or node; claims and volumes by class.
 //
 // A controller adds those that it uses before its informers start. Another one may have added them
-// already: indexes of one name are one index (kube/informer.h).
+// already: indexes of one name are one index (kube/informers/informer.h).
 #pragma once
 
 #include "api/kinds/kinds.h"
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::controllers {
 

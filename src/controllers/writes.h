@@ -9,7 +9,7 @@
 
 #include "base/workers/keyed_workers.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 
 namespace berth::controllers {
 

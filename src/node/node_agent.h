@@ -23,7 +23,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "node/containers/cri_state.h"
 #include "volume/host.h"
 #include "volume/plugin_prober.h"

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/event_sink.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "volume/host.h"
 #include "volume/utilities.h"
 

@@ -17,7 +17,7 @@
 #include "base/mutex.h"
 #include "base/workers/keyed_workers.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 
 namespace berth::node {
 

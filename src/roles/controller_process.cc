@@ -12,7 +12,7 @@
 #include "base/metrics.h"
 #include "base/pause.h"
 #include "kube/guarded_client.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "kube/leader_election.h"
 #include "roles/health.h"
 #include "roles/role_term.h"

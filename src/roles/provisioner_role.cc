@@ -4,7 +4,7 @@
 
 #include "controllers/provisioner/own_node_client.h"
 #include "kube/guarded_client.h"
-#include "kube/pace.h"
+#include "kube/http/pace.h"
 
 namespace berth::roles {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "roles/roles.h"
 
 namespace berth::roles {

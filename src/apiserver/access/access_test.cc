@@ -10,7 +10,7 @@
 #include "apiserver/formats/kube_status.h"
 #include "base/base64.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 
 namespace berth::apiserver {
 namespace {

@@ -9,7 +9,7 @@
 #include "apiserver/api_fixture.h"
 #include "base/base64.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 
 namespace berth::apiserver {
 namespace {

@@ -5,7 +5,7 @@
 #include "apiserver/api_fixture.h"
 #include "base/assert_ok.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "platform/files/durable_file.h"
 
 namespace berth::apiserver {

@@ -14,7 +14,7 @@
 #include "cmd/berth/signals.h"
 #include "kube/config.h"
 #include "kube/event_recorder.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/limits.h"
 #include "roles/health.h"

@@ -16,7 +16,7 @@
 #include "cli/plugins/upgrade_mount_pod.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/signals.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 
 namespace berth::cmd {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/connect.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 
 namespace berth::cmd {
 namespace {

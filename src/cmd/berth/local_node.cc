@@ -9,7 +9,7 @@
 #include "cli/connect.h"
 #include "cmd/berth/flex_drivers.h"
 #include "csidriver/driver.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 #include "node/node_agent.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"

@@ -29,7 +29,7 @@
 #include "kube/client.h"
 #include "kube/config.h"
 #include "kube/event_recorder.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 
 namespace berth::cmd {
 

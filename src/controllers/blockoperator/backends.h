@@ -12,7 +12,7 @@
 #include "base/fault.h"
 #include "base/mutex.h"
 #include "controllers/blockoperator/options.h"
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::controllers::blockoperator {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "api/kinds/block_kinds.h"
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::controllers::blockoperator {
 

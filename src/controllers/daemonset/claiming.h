@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::controllers::daemonset {
 

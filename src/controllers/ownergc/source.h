@@ -9,8 +9,8 @@
 #include <string>
 
 #include "controllers/ownergc/graph.h"
-#include "kube/informer.h"
-#include "kube/reflector.h"
+#include "kube/informers/informer.h"
+#include "kube/informers/reflector.h"
 
 namespace berth::controllers::ownergc {
 

@@ -6,7 +6,7 @@
 
 #include "api/kinds/kinds.h"
 #include "api/kinds/object_ids.h"
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::controllers::provisioner {
 

@@ -118,7 +118,11 @@ void Provisioner::WatchClaims() {
 
 void Provisioner::WatchVolumes() {
   volumes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) handles_.ReleaseVolume(*change.before);
+    if (change.after == nullptr) {
+      handles_.ReleaseVolume(*change.before);
+    } else {
+      handles_.NoteShown(*change.after);
+    }
     if (change.after == nullptr || !MayBeDrivers(*change.after)) return;
     if (change.before == nullptr && change.after->has_claim_ref()) QueueClaimOf(*change.after);
     const bool other_phase =

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "controllers/provisioner/snapshot.h"
-#include "kube/reflector.h"
+#include "kube/informers/reflector.h"
 
 namespace berth::controllers::provisioner {
 

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "base/workers/keyed_workers.h"
-#include "kube/handler_gate.h"
-#include "kube/informer.h"
+#include "kube/informers/handler_gate.h"
+#include "kube/informers/informers.h"
 #include "node/drivers/csi_node.h"
 #include "node/drivers/driver_identity.h"
 #include "volume/host.h"

@@ -12,8 +12,8 @@
 #include "base/status.h"
 #include "base/workers/keyed_workers.h"
 #include "kube/client.h"
-#include "kube/handler_gate.h"
-#include "kube/informer.h"
+#include "kube/informers/handler_gate.h"
+#include "kube/informers/informers.h"
 
 namespace berth::node {
 

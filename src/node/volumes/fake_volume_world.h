@@ -8,7 +8,7 @@
 
 #include "base/mutex.h"
 #include "kube/fake_client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "node/volumes/fake_volume_host.h"
 #include "node/volumes/fake_volume_plugin.h"
 #include "node/volumes/volume_manager.h"

@@ -11,7 +11,7 @@
 
 #include "api/kinds/kinds.h"
 #include "base/status.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {

@@ -13,7 +13,7 @@
 #include "api/kinds/kinds.h"
 #include "base/event_sink.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {

@@ -19,8 +19,8 @@
 #include "base/mutex.h"
 #include "base/workers/keyed_workers.h"
 #include "kube/client.h"
-#include "kube/handler_gate.h"
-#include "kube/informer.h"
+#include "kube/informers/handler_gate.h"
+#include "kube/informers/informers.h"
 #include "node/volumes/volume_parts_owner.h"
 
 namespace berth::node {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/log.h"
-#include "kube/handler_gate.h"
+#include "kube/informers/handler_gate.h"
 #include "kube/node_reference.h"
 #include "node/volumes/dead_mounts.h"
 #include "node/volumes/host_mount_pod.h"

@@ -32,7 +32,7 @@
 #include "base/metrics.h"
 #include "base/status.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "rpc/cri_ids.h"
 #include "volume/host.h"
 #include "volume/plugin_registry.h"

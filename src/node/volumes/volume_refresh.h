@@ -18,7 +18,7 @@
 #include "api/kinds/kinds.h"
 #include "base/mutex.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::node {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
-#include "kube/informer.h"
+#include "kube/informers/informers.h"
 #include "node/volumes/volume_use.h"
 #include "volume/host.h"
 #include "volume/plugin_registry.h"

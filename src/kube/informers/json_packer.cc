@@ -1,4 +1,4 @@
-#include "kube/json_packer.h"
+#include "kube/informers/json_packer.h"
 
 #include <array>
 #include <bit>

@@ -1,7 +1,7 @@
-#include "kube/http_status.h"
+#include "kube/http/http_status.h"
 
 #include "base/log.h"
-#include "kube/object_format.h"
+#include "kube/http/object_format.h"
 
 namespace berth::kube {
 namespace {

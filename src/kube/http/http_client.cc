@@ -1,4 +1,4 @@
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 
 #include <set>
 #include <thread>
@@ -7,11 +7,11 @@
 #include "api/names.h"
 #include "base/log.h"
 #include "http/url.h"
-#include "kube/http_status.h"
-#include "kube/http_transport.h"
-#include "kube/object_format.h"
-#include "kube/watch_reader.h"
-#include "kube/write_points.h"
+#include "kube/http/http_status.h"
+#include "kube/http/http_transport.h"
+#include "kube/http/object_format.h"
+#include "kube/http/watch_reader.h"
+#include "kube/http/write_points.h"
 
 namespace berth::kube {
 namespace {

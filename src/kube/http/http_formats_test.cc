@@ -4,9 +4,9 @@
 
 #include "api/codecs/protobuf.h"
 #include "api/kinds/kinds.h"
-#include "kube/fake_http_server.h"
-#include "kube/http_client.h"
-#include "kube/informer.h"
+#include "kube/http/fake_http_server.h"
+#include "kube/http/http_client.h"
+#include "kube/informers/informer.h"
 
 namespace berth::kube {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 
 namespace berth::kube {
 

@@ -1,4 +1,4 @@
-#include "kube/object_index.h"
+#include "kube/informers/object_index.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

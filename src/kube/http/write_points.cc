@@ -1,4 +1,4 @@
-#include "kube/write_points.h"
+#include "kube/http/write_points.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "kube/http_transport.h"
+#include "kube/http/http_transport.h"
 
 #include <curl/curl.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/free_text.h"
 #include "base/log.h"
-#include "kube/http_status.h"
+#include "kube/http/http_status.h"
 #include "kube/send_guard.h"
 
 namespace berth::kube {

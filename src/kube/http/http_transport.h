@@ -15,9 +15,9 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "kube/config.h"
-#include "kube/http_client.h"
-#include "kube/pace.h"
-#include "kube/transport.h"
+#include "kube/http/http_client.h"
+#include "kube/http/pace.h"
+#include "kube/http/transport.h"
 
 namespace berth::kube {
 

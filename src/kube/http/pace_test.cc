@@ -1,4 +1,4 @@
-#include "kube/pace.h"
+#include "kube/http/pace.h"
 
 #include <gtest/gtest.h>
 

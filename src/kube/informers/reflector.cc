@@ -1,11 +1,11 @@
-#include "kube/reflector.h"
+#include "kube/informers/reflector.h"
 
 #include <pthread.h>
 
 #include <random>
 
 #include "base/log.h"
-#include "kube/backoff.h"
+#include "kube/informers/backoff.h"
 
 namespace berth::kube {
 

@@ -1,12 +1,10 @@
 // An informer keeps a local copy of all objects of a kind, and keeps it fresh by list and watch.
 //
-//   kube::Informers informers(client);
-//   auto& claims = informers.Of<api::PersistentVolumeClaim>();
+//   kube::Informer<api::PersistentVolumeClaim>& claims = ...;  // see informers.h
 //   claims.AddHandler([&](const auto& change) { workers.Add(change.key); });
-//   informers.Start();
-//   RETURN_IF_ERROR(informers.WaitForSync(std::chrono::seconds(30)));
+//   claims.AddSubset("toResize", &NeedsResize);
 //
-// One informer per kind and process. A broken or absent API delays it (backoff 0.2 s to 10 s, with
+// A broken or absent API delays it (backoff 0.2 s to 10 s, with
 // jitter) and never ends it; meanwhile the copy stays as it was. 410 leads to a new list, whose
 // differences are delivered as changes. A list counts even if its objects are older, because the
 // API may be restored from a backup.
@@ -24,17 +22,14 @@
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "api/object.h"
 #include "base/mutex.h"
 #include "kube/client.h"
-#include "kube/reflector.h"
+#include "kube/informers/reflector.h"
 
 namespace berth::kube {
 
@@ -186,82 +181,6 @@ class Informer : public InformerBase {
     for (const ObjectPtr& object : objects) out.push_back(Cast(object));
     return out;
   }
-};
-
-// The informers of a process, one per kind. Each is made by the first call of Of or OfOptional for
-// its kind. Thread-safe.
-class Informers {
- public:
-  explicit Informers(Client& client) : client_(&client) {}
-  // Has views of the informers of `shared`, which are made and started when they are needed. This
-  // is for a part of a process that ends and begins again while the copies stay.
-  explicit Informers(Informers& shared) : shared_(&shared) {}
-  ~Informers() { Stop(); }
-
-  // Makes the informer of T read from `client` and not from that of the other kinds; it is not
-  // shared. Call it before Of and OfOptional for T.
-  template <typename T>
-  void ReadFrom(std::shared_ptr<Client> client) ABSL_LOCKS_EXCLUDED(mutex_) {
-    base::MutexLock lock(mutex_);
-    clients_[&T::kInfo] = std::move(client);
-  }
-
-  // Returns the informer of T, which lives as long as this object. Call it only before Start.
-  template <typename T>
-  Informer<T>& Of() ABSL_LOCKS_EXCLUDED(mutex_) {
-    base::MutexLock lock(mutex_);
-    needed_.insert(&T::kInfo);
-    return OfLocked<T>();
-  }
-  // As Of, for a kind that the API may lack or forbid. In this case WaitForSync does not wait for
-  // it. When the API offers the kind later, its objects come as added. Code that decides by the
-  // absence of an object calls CheckListed first.
-  template <typename T>
-  Informer<T>& OfOptional() ABSL_LOCKS_EXCLUDED(mutex_) {
-    base::MutexLock lock(mutex_);
-    return OfLocked<T>();
-  }
-
-  // Returns the informer of a kind; nullptr if Of or OfOptional was not called for the kind.
-  InformerBase* Find(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_);
-
-  void Start() {
-    for (const auto& [kind, informer] : All()) informer->Start();
-  }
-  // Waits until all informers are synced. DEADLINE_EXCEEDED: some are not; the message names their
-  // kinds, and the reasons if they are known.
-  Status WaitForSync(std::chrono::milliseconds timeout);
-  void Stop() {
-    for (const auto& [kind, informer] : All()) informer->Stop();
-  }
-
- private:
-  template <typename T>
-  Informer<T>& OfLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    auto& slot = informers_[&T::kInfo];
-    if (const auto own = clients_.find(&T::kInfo); slot == nullptr && own != clients_.end()) {
-      slot = std::make_unique<Informer<T>>(*own->second);
-    } else if (slot == nullptr && shared_ != nullptr) {
-      slot = std::make_unique<Informer<T>>(shared_->OfOptional<T>());
-    } else if (slot == nullptr) {
-      slot = std::make_unique<Informer<T>>(*client_);
-    }
-    return static_cast<Informer<T>&>(*slot);
-  }
-
-  bool Needs(const api::KindInfo& kind) const ABSL_LOCKS_EXCLUDED(mutex_) {
-    base::MutexLock lock(mutex_);
-    return needed_.contains(&kind);
-  }
-  std::vector<std::pair<const api::KindInfo*, InformerBase*>> All() const
-      ABSL_LOCKS_EXCLUDED(mutex_);
-
-  Client* const client_ = nullptr;  // null for views of shared_
-  Informers* const shared_ = nullptr;
-  mutable base::Mutex mutex_;
-  std::map<const api::KindInfo*, std::shared_ptr<Client>> clients_ ABSL_GUARDED_BY(mutex_);
-  std::map<const api::KindInfo*, std::unique_ptr<InformerBase>> informers_ ABSL_GUARDED_BY(mutex_);
-  std::set<const api::KindInfo*> needed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::kube

@@ -1,4 +1,4 @@
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 #include <malloc.h>
 
@@ -8,8 +8,8 @@
 
 #include "api/selector.h"
 #include "base/log.h"
-#include "kube/object_index.h"
-#include "kube/packed_objects.h"
+#include "kube/informers/object_index.h"
+#include "kube/informers/packed_objects.h"
 
 namespace berth::kube {
 
@@ -463,37 +463,5 @@ std::vector<InformerBase::ObjectPtr> InformerBase::FindByIndex(const std::string
   return impl_->FindByIndex(index, value);
 }
 void InformerBase::Observe(Json object) { impl_->Observe(std::move(object)); }
-
-InformerBase* Informers::Find(const api::KindInfo& kind) const {
-  MutexLock lock(mutex_);
-  const auto it = informers_.find(&kind);
-  return it == informers_.end() ? nullptr : it->second.get();
-}
-
-std::vector<std::pair<const api::KindInfo*, InformerBase*>> Informers::All() const {
-  MutexLock lock(mutex_);
-  std::vector<std::pair<const api::KindInfo*, InformerBase*>> out;
-  out.reserve(informers_.size());
-  for (const auto& [kind, informer] : informers_) out.emplace_back(kind, informer.get());
-  return out;
-}
-
-Status Informers::WaitForSync(std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  std::string missing;
-  for (const auto& [kind, informer] : All()) {
-    if (Needs(*kind) ? informer->WaitForSync(deadline) : informer->WaitForSyncOrRefusal(deadline)) {
-      continue;
-    }
-    if (!missing.empty()) missing += ", ";
-    missing += kind->group_resource();
-    if (const Status why = informer->list_failure(); !why.ok()) {
-      missing += fmt::format(" ({})", base::ToString(why));
-    }
-  }
-  if (missing.empty()) return base::OkStatus();
-  return base::Error(StatusCode::kDeadlineExceeded, "wait for the API: not listed within {} ms: {}",
-                     timeout.count(), missing);
-}
 
 }  // namespace berth::kube

@@ -1,9 +1,10 @@
-#include "kube/watch_reader.h"
+#include "kube/http/watch_reader.h"
 
 #include "api/codecs/protobuf.h"
 #include "base/free_text.h"
-#include "kube/http_status.h"
-#include "kube/object_format.h"
+#include "base/log.h"
+#include "kube/http/http_status.h"
+#include "kube/http/object_format.h"
 
 namespace berth::kube {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "api/object.h"
 #include "base/record_pool.h"
-#include "kube/json_packer.h"
+#include "kube/informers/json_packer.h"
 
 namespace berth::kube {
 

@@ -1,4 +1,4 @@
-#include "kube/object_format.h"
+#include "kube/http/object_format.h"
 
 #include "api/codecs/protobuf.h"
 #include "base/log.h"

@@ -1,4 +1,4 @@
-#include "kube/packed_objects.h"
+#include "kube/informers/packed_objects.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "kube/fake_http_server.h"
+#include "kube/http/fake_http_server.h"
 
 #include <fmt/format.h>
 #include <poll.h>

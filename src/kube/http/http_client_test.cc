@@ -1,4 +1,4 @@
-#include "kube/http_client.h"
+#include "kube/http/http_client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <future>
 
 #include "base/fake_faults.h"
-#include "kube/fake_http_server.h"
 #include "kube/guarded_client.h"
+#include "kube/http/fake_http_server.h"
 
 namespace berth::kube {
 namespace {

@@ -1,5 +1,3 @@
-#include "kube/informer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "api/kinds/kinds.h"
 #include "kube/fake_client.h"
+#include "kube/informers/informers.h"
 
 namespace berth::kube {
 namespace {

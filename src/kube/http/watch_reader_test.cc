@@ -1,4 +1,4 @@
-#include "kube/watch_reader.h"
+#include "kube/http/watch_reader.h"
 
 #include <gtest/gtest.h>
 
