@@ -119,10 +119,6 @@ class Tgt:
         for parameter in ("online=0", f"path={self.file(lun)}"):
             self.adm("--op", "update", "--mode", "logicalunit", "--tid", 1, "--lun", lun, "--params", parameter)
 
-    def remove(self, lun):
-        self.adm("--op", "delete", "--mode", "logicalunit", "--tid", 1, "--lun", lun)
-        del self.luns[lun]
-
     def data(self, lun):
         return self.file(lun).read_bytes()
 
