@@ -1,21 +1,28 @@
 // `berth-iscsi call` answers one question about a LUN (iscsi/calls.h), or fences a node from it.
+// `berth-iscsi serve` shows a LUN as a FUSE file (blockexport/export_server.h), and keeps other
+// nodes from writing to it as long as it runs and after.
 //
-// The request is one JSON object on standard input, and its result one on standard output. After a
-// failure the exit code is 1, and the output is {"error": {"code": "NOT_FOUND", "message": "..."}}.
-// Secrets are in the request alone, so they are in no argument and no log.
+// The request is one JSON object on standard input: that of a call, or the settings of `serve`:
+// those of ReadStoreOptions (iscsi/iscsi_store.h) with `socket` and `file`. The result of a call is
+// one JSON object on standard output. After a failure the exit code is 1, and the output is
+// {"error": {"code": "NOT_FOUND", "message": "..."}}. Secrets are in the request alone, so they are
+// in no argument and no log.
 
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "base/files/whole_file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "blockexport/serve_settings.h"
 #include "iscsi/calls.h"
+#include "iscsi/iscsi_store.h"
 
 namespace berth {
 namespace {
@@ -26,6 +33,8 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr size_t kMostInput = 1'000'000;
+// How long `serve` may take to log in and to take the reservation.
+constexpr std::chrono::seconds kOpenTime{20};
 // The resolver of names takes no deadline, so a call that hangs in it is ended from outside of it.
 constexpr std::chrono::milliseconds kHardLimit = iscsi::kCallTime + std::chrono::milliseconds(1500);
 
@@ -69,6 +78,17 @@ int Call() {
   _exit(code);  // without waiting for the thread
 }
 
+StatusOr<int> Serve() {
+  ASSIGN_OR_RETURN(const Json settings, blockexport::ReadSettings(STDIN_FILENO));
+  ASSIGN_OR_RETURN(const blockexport::ExportOptions options,
+                   blockexport::ParseExportOptions(settings));
+  ASSIGN_OR_RETURN(const iscsi::StoreOptions store_options, iscsi::ReadStoreOptions(settings));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<blockexport::BlockStore> store,
+      iscsi::IscsiStore::Open(store_options, std::chrono::steady_clock::now() + kOpenTime));
+  return blockexport::RunExport(std::move(store), options);
+}
+
 }  // namespace
 }  // namespace berth
 
@@ -76,6 +96,12 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   berth::base::InitLogging("berth-iscsi", 0);
   if (argc == 2 && std::string_view(argv[1]) == "call") return berth::Call();
-  fputs("usage: berth-iscsi call <REQUEST.json\n", stderr);
+  if (argc == 2 && std::string_view(argv[1]) == "serve") {
+    const auto exit_code = berth::Serve();
+    if (exit_code.ok()) return *exit_code;
+    berth::blockexport::ReportFailure(exit_code.status());
+    return 1;
+  }
+  fputs("usage: berth-iscsi call | serve, with a request on standard input\n", stderr);
   return 2;
 }
