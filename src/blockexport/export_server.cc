@@ -80,8 +80,9 @@ std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, BlockStor
     if (const int error = store.read_only() ? 0 : store.Flush(); error != 0) {
       return base::Error(StatusCode::kInternal, "flush the volume: {}", strerror(error));
     }
-    RETURN_IF_ERROR(file.Unmount());
+    // Before the mount goes, because its end alone would be a failure of this process.
     threads.Stop();
+    RETURN_IF_ERROR(file.Unmount());
     return Message();
   };
   return std::make_unique<base::ipc::Server>(std::move(options));
