@@ -1,11 +1,12 @@
 // A session that writes to a LUN under a persistent reservation, kept alive by a thread.
 //
-//           ┌───────── lost connection, late answer ──────────┐
-//           ▼                                                 │
-//   log in, same ISID ─▶ same LUN? ─▶ registration stands? ─▶ serving
-//           │ no answer: again later    │ no                  │ RESERVATION CONFLICT, or a unit
-//           └──────▲                    ▼                     ▼ attention and no registration
-//                                     fenced: every request fails from now on, for good
+//   log in, with the same ISID ◀───────────────────────────┐
+//     │ (no answer: again later)                           │
+//     ▼                                                    │ lost connection, late answer
+//   same LUN, and does the registration stand? ──yes──▶ serving
+//     │ no                                                 │ RESERVATION CONFLICT, or no
+//     ▼                                                    │ registration after an attention
+//   fenced: every request fails, for good ◀────────────────┘
 //
 // A fenced channel never registers again. Only the end of its process and a new start do, which the
 // node's agent decides. A command whose session was lost is sent again on the next one, but only

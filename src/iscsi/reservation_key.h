@@ -1,7 +1,7 @@
-// The keys by which persistent reservations tell nodes apart. A key has 64 bits:
+// The keys by which persistent reservations tell nodes apart:
 //
-//   63                                   20 19                    0
-//   │ digest of the owner and the node     │ instance               │
+//   bits 63 to 20   digest of the owner and the node
+//   bits 19 to 0    instance
 //
 // The owner is the uid of the StorageCluster, so that nodes of two Kubernetes clusters that have
 // the same name do not take each other's volumes. Each process that serves a volume, and each
