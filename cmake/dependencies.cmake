@@ -20,6 +20,7 @@ find_package(benchmark REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(BLKID REQUIRED IMPORTED_TARGET blkid)
 pkg_check_modules(FUSE3 REQUIRED IMPORTED_TARGET fuse3)
+pkg_check_modules(LIBISCSI REQUIRED IMPORTED_TARGET libiscsi)
 
 # re2, which gRPC links, brings the compile option -pthread: a no-op with glibc, but it makes the shared
 # precompiled header unusable for every target above src/rpc.

@@ -1,0 +1,107 @@
+// `berth-iscsi call` answers one question about a LUN (iscsi/calls.h), or fences a node from it.
+// `berth-iscsi serve` shows a LUN as a FUSE file (blockexport/export_server.h), and keeps other
+// nodes from writing to it as long as it runs and after.
+//
+// The request is one JSON object on standard input: that of a call, or the settings of `serve`:
+// those of ReadStoreOptions (iscsi/iscsi_store.h) with `socket` and `file`. The result of a call is
+// one JSON object on standard output. After a failure the exit code is 1, and the output is
+// {"error": {"code": "NOT_FOUND", "message": "..."}}. Secrets are in the request alone, so they are
+// in no argument and no log.
+
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/files/whole_file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "blockexport/serve_settings.h"
+#include "iscsi/calls.h"
+#include "iscsi/iscsi_store.h"
+
+namespace berth {
+namespace {
+
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+constexpr size_t kMostInput = 1'000'000;
+// How long `serve` may take to log in and to take the reservation.
+constexpr std::chrono::seconds kOpenTime{20};
+// The resolver of names takes no deadline, so a call that hangs in it is ended from outside of it.
+constexpr std::chrono::milliseconds kHardLimit = iscsi::kCallTime + std::chrono::milliseconds(1500);
+
+int Report(const StatusOr<Json>& result) {
+  Json output;
+  if (result.ok()) {
+    output = *result;
+  } else {
+    output["error"] = {{"code", base::CodeName(result.status().code())},
+                       {"message", std::string(base::Message(result.status()))}};
+  }
+  const int error = base::WriteAll(STDOUT_FILENO, base::json::Dump(output) + "\n");
+  return result.ok() && error == 0 ? 0 : 1;
+}
+
+StatusOr<Json> ReadRequest() {
+  std::string text;
+  if (const int error = base::ReadAll(STDIN_FILENO, kMostInput, text); error != 0) {
+    return base::Error(StatusCode::kInvalidArgument,
+                       "the request cannot be read, or has more than {} bytes", kMostInput);
+  }
+  auto request = base::json::Parse(text);
+  // The parser's message could have a part of the text, and with it of a secret.
+  if (!request.ok() || !request->is_object()) {
+    return base::Error(StatusCode::kInvalidArgument, "the request is not one JSON object");
+  }
+  return request;
+}
+
+int Call() {
+  const StatusOr<Json> request = ReadRequest();
+  if (!request.ok()) return Report(request);
+  std::thread([] {
+    std::this_thread::sleep_for(kHardLimit);
+    _exit(Report(base::Error(StatusCode::kDeadlineExceeded,
+                             "the call did not end in time: does the system find the portal's "
+                             "name?")));
+  }).detach();
+  const int code =
+      Report(iscsi::RunCall(*request, std::chrono::steady_clock::now() + iscsi::kCallTime));
+  _exit(code);  // without waiting for the thread
+}
+
+StatusOr<int> Serve() {
+  ASSIGN_OR_RETURN(const Json settings, blockexport::ReadSettings(STDIN_FILENO));
+  ASSIGN_OR_RETURN(const blockexport::ExportOptions options,
+                   blockexport::ParseExportOptions(settings));
+  ASSIGN_OR_RETURN(const iscsi::StoreOptions store_options, iscsi::ReadStoreOptions(settings));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<blockexport::BlockStore> store,
+      iscsi::IscsiStore::Open(store_options, std::chrono::steady_clock::now() + kOpenTime));
+  return blockexport::RunExport(std::move(store), options);
+}
+
+}  // namespace
+}  // namespace berth
+
+int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);
+  berth::base::InitLogging("berth-iscsi", 0);
+  if (argc == 2 && std::string_view(argv[1]) == "call") return berth::Call();
+  if (argc == 2 && std::string_view(argv[1]) == "serve") {
+    const auto exit_code = berth::Serve();
+    if (exit_code.ok()) return *exit_code;
+    berth::blockexport::ReportFailure(exit_code.status());
+    return 1;
+  }
+  fputs("usage: berth-iscsi call | serve, with a request on standard input\n", stderr);
+  return 2;
+}

@@ -1,0 +1,208 @@
+#include "iscsi/calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/log.h"
+#include "iscsi/logical_unit.h"
+#include "iscsi/reservations.h"
+#include "iscsi/settings.h"
+
+namespace berth::iscsi {
+
+using base::Error;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+constexpr std::chrono::seconds kLogoutTime{1};
+constexpr size_t kMostNodes = 10'000;
+
+std::string KeyText(uint64_t key) { return fmt::format("{:#018x}", key); }
+
+std::string DescribeUse(const Reservation& held, uint64_t guard) {
+  if (held.type == ReservationType::kNone) return "";
+  return held.key == guard ? "guard" : "used";
+}
+
+StatusOr<Json> DescribeUnit(LogicalUnit& unit, uint16_t lun, const Settings& settings) {
+  ASSIGN_OR_RETURN(const UnitInfo info, Inspect(unit));
+  Json json = {{"lun", lun},
+               {"identity", info.identity},
+               {"serial", info.serial},
+               {"size", info.capacity.size_bytes()},
+               {"blockSize", info.capacity.block_bytes},
+               {"vendor", info.vendor},
+               {"product", info.product},
+               {"blank", nullptr},
+               {"problem", ""}};
+  Reservations reservations(unit, settings.owner);
+  const auto held = reservations.Read();
+  json["reserved"] = held.ok() ? DescribeUse(*held, reservations.guard()) : "";
+  if (!held.ok()) json["problem"] = std::string(base::Message(held.status()));
+  const auto blank = IsBlank(unit, info.capacity);
+  if (blank.ok()) {
+    json["blank"] = *blank;
+  } else if (held.ok()) {
+    json["problem"] = std::string(base::Message(blank.status()));
+  }
+  return json;
+}
+
+StatusOr<Json> ListUnits(Session& session, const Settings& settings, Deadline deadline) {
+  SessionUnit first(session, 0, deadline);
+  ASSIGN_OR_RETURN(const std::vector<uint16_t> luns, ListLuns(first));
+  Json list = Json::array();
+  for (const uint16_t lun : luns) {
+    SessionUnit unit(session, lun, deadline);
+    auto described = DescribeUnit(unit, lun, settings);
+    if (session.lost()) return Error(StatusCode::kDeadlineExceeded, "read LUN {}: no answer", lun);
+    if (described.ok()) {
+      list.push_back(*std::move(described));
+    } else {
+      LOG_DEBUG("LUN {} is left out: {}", lun, base::ToString(described.status()));
+    }
+  }
+  return Json{{"luns", std::move(list)}};
+}
+
+// Names of nodes by their keys: those of the request, and those that are part of an initiator name.
+std::string FindNode(uint64_t key, const std::string& initiator, const std::string& owner,
+                     const std::vector<std::string>& nodes) {
+  for (const std::string& node : nodes) {
+    if (NodeKeys(owner, node).Has(key)) return node;
+  }
+  if (!initiator.starts_with(kInitiatorPrefix)) return "";
+  std::string node = initiator.substr(kInitiatorPrefix.size());
+  return NodeKeys(owner, node).Has(key) ? node : "";
+}
+
+StatusOr<Json> ReadHolders(LogicalUnit& unit, const Settings& settings, const Json& request) {
+  Reservations reservations(unit, settings.owner);
+  std::vector<std::string> nodes = base::json::Strings(base::json::Array(request, {"nodes"}));
+  if (nodes.size() > kMostNodes) {
+    return Error(StatusCode::kInvalidArgument, "'nodes' has more than {} names", kMostNodes);
+  }
+  nodes.push_back(settings.node);
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> keys, reservations.ReadKeys());
+  ASSIGN_OR_RETURN(const Reservation held, reservations.Read());
+  // Optional for targets, so that it only adds the initiators' names.
+  std::map<uint64_t, std::string> initiators;
+  if (const auto full = reservations.ReadFullStatus(); full.ok()) {
+    for (const Registration& one : *full) initiators[one.key] = one.initiator;
+  }
+  Json holders = Json::array();
+  for (const uint64_t key : keys) {
+    if (key == reservations.guard()) continue;
+    const std::string& initiator = initiators[key];
+    holders.push_back({{"node", FindNode(key, initiator, settings.owner, nodes)},
+                       {"address", initiator},
+                       {"key", KeyText(key)},
+                       {"reserved", held.key == key}});
+  }
+  return Json{{"holders", std::move(holders)},
+              {"reservation",
+               {{"type", TypeName(held.type)},
+                {"key", KeyText(held.key)},
+                {"guard", held.key == reservations.guard()}}}};
+}
+
+Status CheckIdentity(LogicalUnit& unit, const std::string& wanted) {
+  ASSIGN_OR_RETURN(const std::string found, ReadIdentity(unit));
+  if (found == wanted) return base::OkStatus();
+  return Error(StatusCode::kDataLoss, "the LUN is '{}' by now, and not '{}'", found, wanted);
+}
+
+Status CheckBlank(LogicalUnit& unit) {
+  ASSIGN_OR_RETURN(const Capacity capacity, ReadCapacityOf(unit));
+  ASSIGN_OR_RETURN(const bool blank, IsBlank(unit, capacity));
+  if (blank) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition, "the LUN holds data");
+}
+
+StatusOr<Json> ClaimUnit(LogicalUnit& unit, uint16_t lun, const Settings& settings,
+                         const Json& request) {
+  RETURN_IF_ERROR(CheckIdentity(unit, base::json::String(request, {"identity"})));
+  ASSIGN_OR_RETURN(const Capacity capacity, ReadCapacityOf(unit));
+  if (const int64_t size = base::json::Int(request, {"size"}); capacity.size_bytes() < size) {
+    return Error(StatusCode::kOutOfRange, "the LUN has {} bytes, which is less than {}",
+                 capacity.size_bytes(), size);
+  }
+  const bool recorded = base::json::Bool(request, {"recorded"});
+  // A LUN with data is not even reserved. The second look is at what came before the reservation.
+  if (!recorded) RETURN_IF_ERROR(CheckBlank(unit));
+  Reservations reservations(unit, settings.owner);
+  ASSIGN_OR_RETURN(const bool claimed, reservations.Claim(recorded));
+  if (const Status blank = claimed ? CheckBlank(unit) : base::OkStatus(); !blank.ok()) {
+    RETURN_IF_ERROR(reservations.Unclaim());
+    return blank;
+  }
+  return DescribeUnit(unit, lun, settings);
+}
+
+StatusOr<Json> FenceNode(LogicalUnit& unit, const Settings& settings, const Json& request) {
+  const std::string target = base::json::String(request, {"target"});
+  if (target.empty()) return Error(StatusCode::kInvalidArgument, "'target' is missing");
+  const std::string wanted = base::json::String(request, {"identity"});
+  if (!wanted.empty()) RETURN_IF_ERROR(CheckIdentity(unit, wanted));
+  Reservations reservations(unit, settings.owner);
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> removed, reservations.Fence(target));
+  Json keys = Json::array();
+  for (const uint64_t key : removed) keys.push_back(KeyText(key));
+  return Json{{"keys", std::move(keys)}};
+}
+
+StatusOr<Json> CheckPortals(const Settings& settings, Deadline deadline) {
+  for (size_t i = 0; i < settings.login.portals.size(); ++i) {
+    LoginOptions one = settings.login;
+    one.portals = {settings.login.portals[i]};
+    const auto share = (deadline - std::chrono::steady_clock::now()) /
+                       static_cast<int64_t>(settings.login.portals.size() - i);
+    ASSIGN_OR_RETURN(const auto session,
+                     Session::LogIn(one, std::chrono::steady_clock::now() + share));
+    session->LogOut(std::min(deadline, std::chrono::steady_clock::now() + kLogoutTime));
+  }
+  return Json::object();
+}
+
+StatusOr<Json> RunOn(Session& session, const std::string& call, const Settings& settings,
+                     const Json& request, Deadline deadline) {
+  if (call == "list") return ListUnits(session, settings, deadline);
+  ASSIGN_OR_RETURN(const uint16_t lun, ReadLun(request));
+  SessionUnit unit(session, lun, deadline);
+  // Also a target that answers commands for a LUN that it does not have must not be believed.
+  if (call == "info") return DescribeUnit(unit, lun, settings);
+  RETURN_IF_ERROR(Inspect(unit));
+  if (call == "holders") return ReadHolders(unit, settings, request);
+  if (call == "claim") return ClaimUnit(unit, lun, settings, request);
+  return FenceNode(unit, settings, request);
+}
+
+}  // namespace
+
+StatusOr<Json> RunCall(const Json& request, Deadline deadline) {
+  const std::string call = base::json::String(request, {"call"});
+  ASSIGN_OR_RETURN(const Settings settings, ReadSettings(request));
+  if (call == "check") return CheckPortals(settings, deadline);
+  constexpr std::string_view kCalls[] = {"list", "info", "holders", "fence", "claim"};
+  if (std::ranges::find(kCalls, call) == std::end(kCalls)) {
+    return Error(StatusCode::kInvalidArgument, "there is no call {}", base::Quote(call));
+  }
+  if (call != "list") RETURN_IF_ERROR(ReadLun(request));
+  ASSIGN_OR_RETURN(const auto session, Session::LogIn(settings.login, deadline));
+  auto result = RunOn(*session, call, settings, request, deadline);
+  session->LogOut(std::min(deadline, std::chrono::steady_clock::now() + kLogoutTime));
+  if (!result.ok() && call != "list") {
+    return base::Annotate(
+        result.status(),
+        fmt::format("LUN {} of '{}'", base::json::Int(request, {"lun"}), settings.login.target));
+  }
+  return result;
+}
+
+}  // namespace berth::iscsi

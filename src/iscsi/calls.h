@@ -1,0 +1,43 @@
+// The calls of `berth-iscsi call`. A request is one JSON object:
+//
+//   {"call": NAME, "cluster": {...}, "node": THIS_NODE, ...}        (settings.h)
+//
+//   | call    | members             | result
+//   | check   |                     | {}: the portals answer and admit this node to the target
+//   | list    |                     | luns: [{lun, identity, serial, size, blockSize, vendor,
+//   |         |                     |   product, reserved, blank, problem}]
+//   | info    | lun                 | the same of one LUN
+//   | holders | lun, nodes (names   | holders: [{node, address, key, reserved}], generally one of
+//   |         |  to recognise)      |   each registration but the guard's; reservation: {type, key}
+//   | fence   | lun, target (node), | keys: [...] that were taken off; also OK if the node has none
+//   |         |  identity           |
+//   | claim   | lun, identity,      | the same as of info: the LUN is now kept for a volume of this
+//   |         |  size, recorded     |   StorageCluster, and nobody else can write to it
+//
+// `reserved` is "" | "guard" (a volume of this StorageCluster that no node uses) | "used". `blank`
+// is null if it could not be read. `problem` says why a LUN cannot be used.
+//
+// No call writes to a LUN's data. `identity` is that of `list`; of a fence it may be left out.
+// DATA_LOSS: the LUN has another identity by now.
+//
+// A claim takes a LUN that is blank and has no reservation; of several at once one succeeds. The
+// caller has durably recorded before whether it claims the LUN for the first time or again
+// (`recorded`): then a LUN that this StorageCluster keeps already is accepted, also if it is no
+// longer blank. OUT_OF_RANGE: it has less than `size` bytes. ALREADY_EXISTS: it holds another
+// volume of this StorageCluster. FAILED_PRECONDITION: it holds data, or somebody else has it.
+#pragma once
+
+#include "base/json.h"
+#include "base/status.h"
+#include "iscsi/session.h"
+
+namespace berth::iscsi {
+
+// The time within which each call ends, whether or not the target answers.
+inline constexpr std::chrono::milliseconds kCallTime{8'000};
+
+// The failures are those of Session::LogIn, Inspect and Reservations. INVALID_ARGUMENT: a member is
+// wrong, or there is no such call.
+base::StatusOr<base::Json> RunCall(const base::Json& request, Deadline deadline);
+
+}  // namespace berth::iscsi
