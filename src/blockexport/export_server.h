@@ -8,6 +8,7 @@
 // later ones fail at once.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,8 @@ namespace berth::blockexport {
 struct ExportOptions {
   std::string socket;  // where the calls arrive; replaced if it exists. Root's, mode 0600
   std::string file;    // the existing file over which the volume is mounted
+  // How long threads are kept that no request needed.
+  std::chrono::milliseconds thread_period{std::chrono::seconds(10)};
 };
 
 // Mounts the volume over the file, listens on the socket, and serves until a call tells it to quit.

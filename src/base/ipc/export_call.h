@@ -7,6 +7,7 @@
 //                  ends after the reply. If the flush failed, it replies with an error and goes on
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 namespace berth::base::ipc::volume_export {
@@ -19,8 +20,12 @@ inline constexpr std::string_view kSize = "size";
 inline constexpr std::string_view kReadOnly = "readOnly";
 
 // The members of the settings that the process reads from its standard input as one JSON object,
-// beside those of its storage.
+// beside those of its storage: where it listens, the file over which it mounts, and the volume.
 inline constexpr std::string_view kSocket = "socket";
 inline constexpr std::string_view kFile = "file";
+inline constexpr std::string_view kImage = "image";
+inline constexpr std::string_view kShared = "shared";
+// The settings fit into a pipe, because they are written before the process runs.
+inline constexpr size_t kMostSettings = 60'000;
 
 }  // namespace berth::base::ipc::volume_export
