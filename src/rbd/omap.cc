@@ -46,7 +46,9 @@ int ReadPairs(int result, rados_omap_iter_t iterator, OmapValues& values) {
 }
 
 base::Status ChangeOmap(const Cluster& cluster, const std::string& object, rados_write_op_t op) {
-  const int result = rados_write_op_operate(op, cluster.io(), object.c_str(), nullptr, 0);
+  // Also in a full pool, since a deletion needs records, too. They are small.
+  const int result = rados_write_op_operate(op, cluster.io(), object.c_str(), nullptr,
+                                            LIBRADOS_OPERATION_FULL_FORCE);
   if (result >= 0) return base::OkStatus();
   return RbdError(result, fmt::format("write the records of {}", Quote(object)));
 }

@@ -2,6 +2,7 @@
 // does not link librbd itself (docs/adr/0032).
 //
 //   berth-rbd call    one call (rbd/request.h): a JSON object on standard input, one on output
+//   berth-rbd serve   serves one image (rbd/serve.h), with its settings on standard input
 //
 // Exit code 0 with the result, or 1 with {"error": {"code": ..., "message": ...}}; 2: wrong usage.
 
@@ -18,10 +19,11 @@
 #include "base/log.h"
 #include "platform/limits.h"
 #include "rbd/request.h"
+#include "rbd/serve.h"
 
 namespace {
 
-constexpr char kUsage[] = "usage: berth-rbd call, with a JSON object on standard input\n";
+constexpr char kUsage[] = "usage: berth-rbd call|serve, with a JSON object on standard input\n";
 
 // Ceph's libraries read settings from such variables.
 void RemoveCephVariables() {
@@ -56,7 +58,7 @@ int RunCall(const berth::base::Json& request) {
 
 int main(int argc, char** argv) {
   const std::string_view mode = argc == 2 ? argv[1] : "";
-  if (mode != "call") {
+  if (mode != "call" && mode != "serve") {
     berth::base::WriteAll(STDERR_FILENO, kUsage);
     return 2;
   }
@@ -72,5 +74,5 @@ int main(int argc, char** argv) {
     berth::base::WriteAll(STDOUT_FILENO, berth::base::json::Dump(reply) + "\n");
     return 1;
   }
-  return RunCall(*request);
+  return mode == "call" ? RunCall(*request) : berth::rbd::RunServe(*request);
 }
