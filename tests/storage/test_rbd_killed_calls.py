@@ -1,0 +1,36 @@
+"""A call that is killed at any moment leaves nothing half made, and can be made again."""
+import time
+
+import pytest
+from lib.rbd import MIB, CallError, begin
+from lib.standalone import wait_for
+
+pytestmark = pytest.mark.storage
+# Seconds after the start of the call; a call takes about 0.3 s.
+MOMENTS = [0.05, 0.08, 0.11, 0.14, 0.17, 0.2, 0.25, 0.3]
+
+
+def kill_call(ceph, seconds, *arguments, **members):
+    process = begin(ceph.request(*arguments, **members))
+    time.sleep(seconds)
+    process.kill()
+    process.communicate()
+
+
+def again(ceph, *arguments, **members):
+    """Makes the call again, until the lock of the one that was killed has lapsed."""
+    def probe():
+        try:
+            return [ceph.call(*arguments, **members)]
+        except CallError as error:
+            assert error.code in ("FAILED_PRECONDITION", "ABORTED"), error
+            return None
+    [result] = wait_for(f"{arguments} to pass", probe, seconds=90, interval=1)
+    return result
+
+
+@pytest.mark.parametrize("seconds", MOMENTS)
+def test_a_creation_that_was_killed(ceph, image, seconds):
+    kill_call(ceph, seconds, "create", image=image, size=8 * MIB)
+    assert again(ceph, "create", image=image, size=8 * MIB)["size"] == 8 * MIB
+    assert int(ceph.rbd(f"print(rbd.Image(io, '{image}').size())")) == 8 * MIB
