@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "block/proxy/storage_daemon.h"
 
@@ -22,6 +23,9 @@ struct Volume {
   std::string export_name;  // at the server
   bool read_only = false;
   bool shared = false;  // several nodes write
+  // The program that serves the volume: "berth-rbd"; empty: the storage daemon does.
+  std::string program;
+  base::Json settings;  // what that program reads at its start, with secrets
 };
 
 struct Export {
