@@ -49,6 +49,13 @@ std::string_view CodeName(StatusCode code) {
   }
 }
 
+StatusCode ParseCodeName(std::string_view name) {
+  for (int code = 1; code <= static_cast<int>(StatusCode::kUnauthenticated); ++code) {
+    if (CodeName(static_cast<StatusCode>(code)) == name) return static_cast<StatusCode>(code);
+  }
+  return StatusCode::kInternal;
+}
+
 std::string ToString(const Status& status) {
   if (status.ok()) return "OK";
   return fmt::format("{}: {}", CodeName(status.code()), Message(status));

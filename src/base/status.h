@@ -44,6 +44,8 @@ std::string ToString(const Status& status);
 
 // The upper-case gRPC name of a code, as in "NOT_FOUND".
 std::string_view CodeName(StatusCode code);
+// The code of such a name; INTERNAL for a text that is no name of an error's code.
+StatusCode ParseCodeName(std::string_view name);
 
 inline const Status& AsStatus(const Status& status) { return status; }
 template <typename T>

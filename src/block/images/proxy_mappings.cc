@@ -73,13 +73,14 @@ base::StatusOr<Mapping> ProxyMappings::Map(const proxy::Volume& volume) const {
   auto attached = [&]() -> base::StatusOr<Mapping> {
     ASSIGN_OR_RETURN(const base::UniqueFd file, OpenShown(shown, wanted.read_only));
     ASSIGN_OR_RETURN(const Mapping mapping, loops_.Attach(file, volume.image, wanted.read_only));
-    // Without direct I/O several writes would reach the daemon at once (see StartExport in
-    // exports.cc).
+    // Without direct I/O data would wait in this node's page cache and could be written after the
+    // volume has gone to another node; and several writes would reach a qemu-storage-daemon at once
+    // (StartDaemonFor in exports.cc).
     if (base::json::Bool(mapping.state, {"directIo"})) return mapping;
     RETURN_IF_ERROR(loops_.Detach(mapping));
     return Error(StatusCode::kFailedPrecondition,
                  "the kernel gives {} no direct I/O to the file of the I/O proxy, and without "
-                 "direct I/O several writes at once could corrupt the volume",
+                 "direct I/O data could be written late or mixed up",
                  mapping.device);
   }();
   if (!attached.ok() && attached.status().code() != StatusCode::kDeadlineExceeded) {

@@ -1,7 +1,7 @@
 // The calls that the agent of a node makes to its `berth io-proxy` (base/ipc).
 //
-//   open    store, image, then either path (with device and inode, which identify the file) or
-//           server and export; readOnly, shared
+//   open    store, image, then path (with device and inode, which identify the file), or server
+//           and export, or program and settings (export_record.h); readOnly, shared
 //             → path (a file that shows the volume), device (of its file system), size
 //   resize  store, image, size: grows the volume to at least `size` bytes
 //             → path, device, size
@@ -9,8 +9,9 @@
 //   kill    store, image: ends the export even if its file is open: reads and writes then fail
 //   list    image ("": all)
 //             → exports: one JSON object for each export of all stores: store, image, state
-//             ("starting", "serving", "quarantined" or "closing"), reason, path, server, readOnly,
-//             shownOn (device of the file system that shows it; 0: it does not serve yet), pid
+//             ("starting", "serving", "quarantined" or "closing"), reason, path, server, program,
+//             readOnly, shownOn (device of the file system that shows it; 0: it does not serve
+//             yet), pid
 #pragma once
 
 #include <chrono>
@@ -31,6 +32,8 @@ inline constexpr std::string_view kDevice = "device";
 inline constexpr std::string_view kInode = "inode";
 inline constexpr std::string_view kServer = "server";
 inline constexpr std::string_view kExport = "export";
+inline constexpr std::string_view kProgram = "program";
+inline constexpr std::string_view kSettings = "settings";
 inline constexpr std::string_view kReadOnly = "readOnly";
 inline constexpr std::string_view kShared = "shared";
 inline constexpr std::string_view kSize = "size";

@@ -3,6 +3,7 @@
 #include "base/ipc/connection.h"
 #include "base/log.h"
 #include "block/proxy/calls.h"
+#include "block/proxy/ipc_problem.h"
 
 namespace berth::block::proxy {
 
@@ -11,22 +12,6 @@ using base::StatusCode;
 using base::ipc::Message;
 
 namespace {
-
-StatusCode CodeOf(base::ipc::Problem problem) {
-  switch (problem) {
-    case base::ipc::Problem::kNobody:
-    case base::ipc::Problem::kClosed:
-      return StatusCode::kUnavailable;
-    case base::ipc::Problem::kTimeout:
-      return StatusCode::kDeadlineExceeded;
-    case base::ipc::Problem::kNotAllowed:
-      return StatusCode::kPermissionDenied;
-    case base::ipc::Problem::kRefused:
-      return StatusCode::kFailedPrecondition;
-    default:
-      return StatusCode::kInternal;
-  }
-}
 
 base::StatusOr<Shown> ParseShown(const base::StatusOr<Message>& reply) {
   RETURN_IF_ERROR(reply);
@@ -69,6 +54,9 @@ base::StatusOr<Shown> Client::Open(const Volume& volume) const {
   }
   if (!volume.server.empty()) {
     request.Set(kServer, volume.server).Set(kExport, volume.export_name);
+  }
+  if (!volume.program.empty()) {
+    request.Set(kProgram, volume.program).Set(kSettings, base::json::Dump(volume.settings));
   }
   request.Set(kReadOnly, int64_t{volume.read_only}).Set(kShared, int64_t{volume.shared});
   return ParseShown(Call(request, kCallTime));

@@ -1,6 +1,6 @@
-// Configures, through QMP, the volume that a storage daemon shows. Functions without state:
-// thread-safe. FAILED_PRECONDITION: the daemon refused. DEADLINE_EXCEEDED: it did not answer, and
-// the outcome is unknown.
+// Starts, configures and ends the daemon that shows a volume: qemu-storage-daemon through QMP
+// (qemu_daemon.h), or a program of Berth through its control socket (volume_program.h).
+// Functions without state: thread-safe.
 #pragma once
 
 #include <chrono>
@@ -15,22 +15,34 @@ namespace berth::block::proxy {
 
 // The daemon, the volume that it is to show, and the file at which it shows the volume.
 struct ExportCall {
-  std::string qmp_socket;
-  DaemonId daemon;
+  std::string storage_daemon;  // the qemu-storage-daemon
+  std::string mark;            // a variable of its environment: "NAME=value"
+  std::string socket;          // QMP's, or the control socket
+  std::string log;             // the file of its output
+  std::string file;            // the existing file over which the volume is mounted
   Volume volume;
-  std::string file;  // the existing file over which the volume is mounted
+  DaemonId daemon;  // known after StartDaemonOf
   // How long an NBD server may be away before I/O fails.
   std::chrono::seconds reconnect{0};
 };
 
-// Makes a daemon that was just started show the volume. Waits until the daemon listens, has it open
-// the image that it holds (storage_daemon.h) or the NBD server's export, and has it mount the FUSE
-// file. INVALID_ARGUMENT: the server's address is not valid. UNAVAILABLE: the daemon ended, or did
-// not listen before the deadline.
+// Starts the daemon, which inherits the open file `held` as storage_daemon.h describes.
+base::StatusOr<DaemonId> StartDaemonOf(const ExportCall& call, int held);
+
+// Makes a daemon that was just started show the volume, and waits until it does. UNAVAILABLE: the
+// daemon ended, or did not listen before the deadline. DEADLINE_EXCEEDED: it did not answer, and
+// the outcome is unknown. Other errors are the daemon's own.
 base::Status AddExport(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
-// Tells the daemon that the volume has `size` bytes now.
-base::Status GrowExport(const std::string& qmp_socket, int64_t size,
+// Has the daemon show `size` bytes, which the volume has now. FAILED_PRECONDITION: the daemon
+// refused, or its storage has less.
+base::Status GrowExport(const ExportCall& call, int64_t size,
                         std::chrono::steady_clock::time_point deadline);
+
+// Has the daemon flush and end. It ends after an OK.
+base::Status QuitDaemon(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
+
+// The name of the daemon's program, for people.
+std::string ProgramOf(const Volume& volume);
 
 }  // namespace berth::block::proxy

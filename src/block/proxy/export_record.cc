@@ -17,23 +17,16 @@ constexpr std::array<std::string_view, 4> kStates{"starting", "serving", "quaran
 
 std::string Encode(const Export& record) {
   const Volume& volume = record.volume;
-  base::Json json = {{"version", kVersion},
-                     {"store", volume.store},
-                     {"image", volume.image},
-                     {"path", volume.path},
-                     {"device", volume.device},
-                     {"inode", volume.inode},
-                     {"server", volume.server},
-                     {"export", volume.export_name},
-                     {"readOnly", volume.read_only},
-                     {"shared", volume.shared},
-                     {"state", kStates[static_cast<size_t>(record.state)]},
-                     {"reason", record.reason},
-                     {"bootId", record.boot_id},
-                     {"pid", record.daemon.pid},
-                     {"startTime", record.daemon.start_time},
-                     {"shownOn", record.shown_on},
-                     {"generation", record.generation}};
+  base::Json json = {
+      {"version", kVersion},          {"store", volume.store},
+      {"image", volume.image},        {"path", volume.path},
+      {"device", volume.device},      {"inode", volume.inode},
+      {"server", volume.server},      {"export", volume.export_name},
+      {"readOnly", volume.read_only}, {"shared", volume.shared},
+      {"program", volume.program},    {"state", kStates[static_cast<size_t>(record.state)]},
+      {"reason", record.reason},      {"bootId", record.boot_id},
+      {"pid", record.daemon.pid},     {"startTime", record.daemon.start_time},
+      {"shownOn", record.shown_on},   {"generation", record.generation}};
   return base::json::Dump(json) + "\n";
 }
 
@@ -51,6 +44,7 @@ base::StatusOr<Export> DecodeExport(std::string_view text) {
   volume.export_name = json::String(value, {"export"});
   volume.read_only = json::Bool(value, {"readOnly"});
   volume.shared = json::Bool(value, {"shared"});
+  volume.program = json::String(value, {"program"});
   record.reason = json::String(value, {"reason"});
   record.boot_id = json::String(value, {"bootId"});
   record.daemon.pid = static_cast<pid_t>(json::Int(value, {"pid"}));

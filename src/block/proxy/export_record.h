@@ -12,20 +12,24 @@
 
 namespace berth::block::proxy {
 
-// The volume that the proxy shows: a file, or an export of an NBD server.
+// The volume that the proxy shows: a file, an export of an NBD server, or a volume that a program
+// of Berth reaches.
 struct Volume {
   std::string store;  // distinguishes the images of different back ends
   std::string image;
-  std::string path;     // of the file; empty: the volume is an export of `server`
+  std::string path;     // of the file
   uint64_t device = 0;  // st_dev and st_ino of the file
   uint64_t inode = 0;
   std::string server;       // "HOST:PORT" or "unix:/PATH"
   std::string export_name;  // at the server
   bool read_only = false;
   bool shared = false;  // several nodes write
-  // The program that serves the volume: "berth-rbd"; empty: the storage daemon does.
+  // "berth-NAME": `berth-NAME serve` shows the volume; empty: qemu-storage-daemon does.
   std::string program;
-  base::Json settings;  // what that program reads at its start, with secrets
+  // What that program reads from its standard input, beside what describes the export
+  // (base/ipc/export_call.h). It may have secrets, so the record on disk never has it, and it is
+  // null for an export of an earlier process until the agent maps the volume again.
+  base::Json settings;
 };
 
 struct Export {

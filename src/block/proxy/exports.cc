@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,23 +10,18 @@
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
-#include "base/pause.h"
 #include "base/text.h"
 #include "block/images/image_record.h"
-#include "block/proxy/export_daemon.h"
 #include "block/proxy/fuse_control.h"
-#include "block/proxy/qmp_client.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
 #include "platform/processes/marked_processes.h"
-#include "platform/processes/process_end.h"
 
 namespace berth::block::proxy {
 
 using base::Error;
-using base::Json;
 using base::Quote;
 using base::StatusCode;
 using std::chrono::milliseconds;
@@ -40,8 +34,6 @@ constexpr int kMostStarts = 2;      // of a daemon that does not answer
 constexpr seconds kAnswerTime{10};  // of a daemon that runs
 constexpr seconds kEndTime{10};     // until a daemon has flushed and ended
 constexpr milliseconds kConnectPause{5};
-constexpr milliseconds kRetryPause{500};  // after a poll that failed
-constexpr seconds kUnusedTime{120};  // longer than an agent takes to attach a device to an export
 
 }  // namespace
 
@@ -199,6 +191,7 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
                      : shown.shared  ? "shared"
                                      : "for writing");
       }
+      RememberSettings(id, volume.settings);
       return InspectExport(*before);
     }
     RETURN_IF_ERROR(StopExport(*before, /*at_once=*/true));
@@ -206,53 +199,62 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
   return StartExport({.volume = volume, .boot_id = boot_id_});
 }
 
-base::StatusOr<Shown> Exports::StartExport(Export record) {
+ExportCall Exports::CallOf(const Export& record) const {
   const std::string id = IdOf(record.volume.store, record.volume.image);
+  return {.storage_daemon = options_.program,
+          .mark = MarkOf(id),
+          .socket = SocketOf(id),
+          .log = fmt::format("{}/daemons/{}.log", options_.folder, id),
+          .file = FileOf(record),
+          .volume = record.volume,
+          .daemon = record.daemon,
+          .reconnect = options_.reconnect};
+}
+
+base::StatusOr<Shown> Exports::StartDaemonFor(Export& record, const base::UniqueFd& held) {
+  const bool is_qemu = record.volume.program.empty();
+  const std::string file = FileOf(record);
+  RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(file)), 0700));
+  const base::UniqueFd made(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!made.valid()) return platform::ErrnoError(errno, "make " + Quote(file));
+  for (int attempt = 1;; ++attempt) {
+    unlink(CallOf(record).socket.c_str());
+    ASSIGN_OR_RETURN(record.daemon, StartDaemonOf(CallOf(record), held.get()));
+    RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
+    RETURN_IF_ERROR(WriteRecord(record));
+    const base::Status configured =
+        AddExport(CallOf(record), steady_clock::now() +
+                                      (is_qemu ? options_.start_within : options_.program_within));
+    // QEMU 7.2 sometimes sends its greeting and then no answer. Starting another daemon is safe,
+    // because no device shows the volume yet.
+    if (!is_qemu || configured.code() != StatusCode::kDeadlineExceeded || attempt == kMostStarts) {
+      RETURN_IF_ERROR(configured);
+      break;
+    }
+    LOG_WARNING("volume {}: {}: its daemon is started again", Quote(record.volume.image),
+                base::ToString(configured));
+    RETURN_IF_ERROR(StopExport(record, /*at_once=*/true));
+  }
+  ASSIGN_OR_RETURN(const Shown made_visible, InspectExport(record));
+  // QEMU before 10.1 reads the next request into the buffer of a write that it has not finished,
+  // so several requests at once corrupt the volume ("fuse: Copy write buffer content before
+  // polling"). A loop device with direct I/O sends all its reads and writes asynchronously. Berth's
+  // programs have a buffer for each request.
+  if (is_qemu) {
+    RETURN_IF_ERROR(LimitToOneRequest(options_.folder, static_cast<dev_t>(made_visible.device)));
+  }
+  return made_visible;
+}
+
+base::StatusOr<Shown> Exports::StartExport(Export record) {
   ASSIGN_OR_RETURN(const base::UniqueFd held, OpenImage(record.volume));
   record.state = Export::State::kStarting;
   record.reason.clear();
   record.daemon = {};
   record.shown_on = 0;
+  if (!record.volume.path.empty()) record.volume.program = options_.image_program;
   RETURN_IF_ERROR(WriteRecord(record));
-  auto shown = [&]() -> base::StatusOr<Shown> {
-    const std::string file = FileOf(record);
-    RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(file)), 0700));
-    const base::UniqueFd made(
-        open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!made.valid()) return platform::ErrnoError(errno, "make " + Quote(file));
-    for (int attempt = 1;; ++attempt) {
-      unlink(SocketOf(id).c_str());
-      ASSIGN_OR_RETURN(record.daemon,
-                       StartDaemon({.program = options_.program,
-                                    .mark = MarkOf(id),
-                                    .qmp_socket = SocketOf(id),
-                                    .log = fmt::format("{}/daemons/{}.log", options_.folder, id),
-                                    .held = held.get()}));
-      RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
-      RETURN_IF_ERROR(WriteRecord(record));
-      const base::Status configured = AddExport({.qmp_socket = SocketOf(id),
-                                                 .daemon = record.daemon,
-                                                 .volume = record.volume,
-                                                 .file = file,
-                                                 .reconnect = options_.reconnect},
-                                                steady_clock::now() + options_.start_within);
-      // QEMU 7.2 sometimes sends its greeting and then no answer. Starting another daemon is safe,
-      // because no device shows the volume yet.
-      if (configured.code() != StatusCode::kDeadlineExceeded || attempt == kMostStarts) {
-        RETURN_IF_ERROR(configured);
-        break;
-      }
-      LOG_WARNING("volume {}: {}: its daemon is started again", Quote(record.volume.image),
-                  base::ToString(configured));
-      RETURN_IF_ERROR(StopExport(record, /*at_once=*/true));
-    }
-    ASSIGN_OR_RETURN(const Shown made_visible, InspectExport(record));
-    // QEMU before 10.1 reads the next request into the buffer of a write that it has not finished,
-    // so several requests at once corrupt the volume ("fuse: Copy write buffer content before
-    // polling"). A loop device with direct I/O sends all its reads and writes asynchronously.
-    RETURN_IF_ERROR(LimitToOneRequest(options_.folder, static_cast<dev_t>(made_visible.device)));
-    return made_visible;
-  }();
+  const auto shown = StartDaemonFor(record, held);
   if (!shown.ok()) {
     base::Status failed =
         base::Annotate(shown.status(), fmt::format("show volume {}", Quote(record.volume.image)));
@@ -267,7 +269,8 @@ base::StatusOr<Shown> Exports::StartExport(Export record) {
   record.shown_on = shown->device;
   RETURN_IF_ERROR(WriteRecord(record));
   WakeWatcher();
-  LOG_INFO("process {} shows volume {}", record.daemon.pid, Quote(record.volume.image));
+  LOG_INFO("process {} of {} shows volume {}", record.daemon.pid, ProgramOf(record.volume),
+           Quote(record.volume.image));
   return shown;
 }
 
@@ -281,7 +284,7 @@ base::StatusOr<Shown> Exports::Resize(const std::string& store, const std::strin
   }
   ASSIGN_OR_RETURN(const Shown before, InspectExport(*record));
   if (before.size_bytes >= size) return before;
-  RETURN_IF_ERROR(GrowExport(SocketOf(id), size, steady_clock::now() + kAnswerTime));
+  RETURN_IF_ERROR(GrowExport(CallOf(*record), size, steady_clock::now() + kAnswerTime));
   return InspectExport(*record);
 }
 
@@ -299,12 +302,11 @@ base::Status Exports::EndDaemon(const Export& record, bool at_once) {
   if (!at_once && process.ok() && process->valid()) {
     // The daemon gets the chance to quit, because it then flushes its data.
     const auto deadline = steady_clock::now() + kEndTime;
-    auto qmp = QmpClient::Connect(SocketOf(id), deadline);
+    const base::Status told = QuitDaemon(CallOf(record), deadline);
     pollfd ended = {process->get(), POLLIN, 0};
-    if (!qmp.ok() || !qmp->Call("quit", Json::object(), deadline).ok() ||
-        poll(&ended, 1, static_cast<int>(milliseconds(kEndTime).count())) <= 0) {
-      LOG_WARNING("process {}, which shows volume {}, does not end: it is killed",
-                  record.daemon.pid, Quote(record.volume.image));
+    if (!told.ok() || poll(&ended, 1, static_cast<int>(milliseconds(kEndTime).count())) <= 0) {
+      LOG_WARNING("process {}, which shows volume {}, does not end and is killed: {}",
+                  record.daemon.pid, Quote(record.volume.image), base::ToString(told));
     }
   }
   RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.end">());
@@ -367,108 +369,10 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
   return ForgetExport(*record);
 }
 
-void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std::string& how) {
-  const auto hold = keys_.LockExclusive(id);
-  if (!hold.ok()) return;  // the holder of the key or the next round handles the death
-  std::optional<Export> record = FindExport(id);
-  if (!record.has_value() || record->state != Export::State::kServing ||
-      record->daemon.pid != died.pid || record->daemon.start_time != died.start_time) {
-    return;
-  }
-  const std::string& image = record->volume.image;
-  const auto used = IsUsed(*record);
-  const bool safe = record->volume.read_only || (used.ok() && !*used);
-  record->state = Export::State::kQuarantined;
-  record->reason = fmt::format("its qemu-storage-daemon (process {}) {}", died.pid, how);
-  if (!safe) {
-    record->reason +=
-        "; writes that were not flushed may be lost, so the proxy does not show it again: end the "
-        "pods that use it, so that it is unmounted; its next mount replays the journal, and fsck "
-        "tells whether anything is missing";
-  }
-  if (const base::Status written = WriteRecord(*record); !written.ok()) {
-    LOG_ERROR("volume {}: {}", Quote(image), base::ToString(written));
-    return;
-  }
-  LOG_ERROR("volume {} is quarantined: {}", Quote(image), record->reason);
-  if (!safe) return;
-  Export anew = *record;
-  ++anew.generation;
-  if (const auto shown = StartExport(std::move(anew)); !shown.ok()) {
-    LOG_ERROR("volume {} is not shown again: {}", Quote(image), base::ToString(shown.status()));
-    return;
-  }
-  LOG_INFO("volume {} is shown again: no write can have been lost", Quote(image));
-}
-
-void Exports::WakeWatcher() const {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
-}
-
-void Exports::CloseUnused() {
-  std::map<std::string, DaemonId> unused;
-  for (const Export& record : List()) {
-    const std::string id = IdOf(record.volume.store, record.volume.image);
-    const auto used = IsUsed(record);
-    if (record.state != Export::State::kServing || !used.ok() || *used) continue;
-    const auto before = unused_.find(id);
-    if (before == unused_.end() || before->second.pid != record.daemon.pid) {
-      unused[id] = record.daemon;
-      continue;
-    }
-    LOG_INFO("the export of volume {} is closed, because no loop device uses it",
-             Quote(record.volume.image));
-    const base::Status closed = Close(record.volume.store, record.volume.image);
-    if (!closed.ok()) LOG_WARNING("{}", base::ToString(closed));
-  }
-  unused_ = std::move(unused);
-}
-
-void Exports::WatchDaemons(const std::stop_token& stop) {
-  pthread_setname_np(pthread_self(), "daemons");
-  struct Watched {
-    std::string id;
-    DaemonId daemon;
-    base::UniqueFd process;
-  };
-  auto next_look = steady_clock::now() + kUnusedTime;
-  while (!stop.stop_requested()) {
-    if (steady_clock::now() > next_look) {
-      CloseUnused();
-      next_look = steady_clock::now() + kUnusedTime;
-    }
-    std::vector<Watched> watched;
-    for (const Export& record : List()) {
-      if (record.state != Export::State::kServing) continue;
-      const std::string id = IdOf(record.volume.store, record.volume.image);
-      auto process = OpenDaemon(record.daemon);
-      if (!process.ok()) {
-        LOG_WARNING("volume {}: {}", Quote(record.volume.image), base::ToString(process.status()));
-        continue;  // the next round looks again
-      }
-      if (!process->valid()) {
-        HandleDeath(id, record.daemon, "ended");
-        continue;
-      }
-      watched.push_back({id, record.daemon, *std::move(process)});
-    }
-    std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}};
-    for (const Watched& one : watched) fds.push_back({one.process.get(), POLLIN, 0});
-    // The time-out is needed because a death is skipped while another call holds the volume's key.
-    if (poll(fds.data(), fds.size(), 5000) < 0) {
-      // Memory or descriptors have run out.
-      if (errno != EINTR) base::SleepFor(stop, kRetryPause);
-      continue;
-    }
-    uint64_t drained = 0;
-    [[maybe_unused]] const ssize_t got = read(wake_.get(), &drained, sizeof drained);
-    for (size_t i = 0; i < watched.size(); ++i) {
-      if ((fds[i + 1].revents & POLLIN) == 0) continue;
-      const auto end = platform::ReadWaitStatus(watched[i].daemon.pid, watched[i].process.get());
-      waitpid(watched[i].daemon.pid, nullptr, WNOHANG);
-      HandleDeath(watched[i].id, watched[i].daemon, platform::DescribeEnd(end));
-    }
+void Exports::RememberSettings(const std::string& id, const base::Json& settings) {
+  base::MutexLock lock(mutex_);
+  if (const auto found = exports_.find(id); found != exports_.end()) {
+    found->second.volume.settings = settings;
   }
 }
 

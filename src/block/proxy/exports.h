@@ -1,9 +1,9 @@
-// The volumes that `berth io-proxy` shows, each by a qemu-storage-daemon of its own, as a FUSE
+// The volumes that `berth io-proxy` shows, each by a daemon of its own (export_daemon.h), as a FUSE
 // file:
 //
 //   FOLDER/records/ID.json       what is shown; written before each step
 //   FOLDER/exports/STORE/N/IMAGE the file that shows it, after N restarts
-//   FOLDER/daemons/ID.qmp, .log  of its daemon
+//   FOLDER/daemons/ID.qmp, .log  the socket and the output of its daemon
 //
 //              daemon started, export made
 //   starting ─────────────────────────────▶ serving ──▶ closing ─▶ (none)
@@ -18,6 +18,10 @@
 //
 // The daemon holds the image's lock, so the lock ends with the daemon: a node whose daemon died
 // writes nothing more, and another node may use the volume.
+//
+// The settings of a program of Berth are in memory only, because they may have secrets. An adopted
+// export has none until the agent maps the volume again; if its daemon dies before that, and the
+// volume could be shown again, the export is dropped, and the agent's next call begins it anew.
 //
 // Thread-safe. Two calls for one volume exclude each other: ABORTED.
 #pragma once
@@ -34,6 +38,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "block/proxy/export_daemon.h"
 #include "block/proxy/export_file.h"
 #include "block/proxy/export_record.h"
 
@@ -43,12 +48,17 @@ class Exports {
  public:
   struct Options {
     std::string folder;  // absolute, short: sockets are in it
+    // What shows NBD exports, and images if `image_program` is empty.
     std::string program = "qemu-storage-daemon";
+    // The program of Berth that shows images.
+    std::string image_program = "berth-export";
     // How long an NBD server may be away before I/O fails.
     std::chrono::seconds reconnect{30};
     // How long a new daemon may take to show its volume. One that takes longer is started again,
     // once.
     std::chrono::milliseconds start_within{std::chrono::seconds(10)};
+    // How long a program of Berth may take: it waits for its storage, and for the storage's lock.
+    std::chrono::milliseconds program_within{std::chrono::seconds(40)};
   };
   // Adopts the daemons that an earlier process left. FAILED_PRECONDITION: another process uses the
   // folder.
@@ -81,6 +91,7 @@ class Exports {
   std::string FileOf(const Export& record) const;
   std::string RecordOf(const std::string& id) const;
   std::string SocketOf(const std::string& id) const;
+  ExportCall CallOf(const Export& record) const;
 
   base::Status Recover();
   base::Status WriteRecord(const Export& record);
@@ -88,6 +99,8 @@ class Exports {
   base::Status ForgetExport(const Export& record);
   std::optional<Export> FindExport(const std::string& id) const;
   base::StatusOr<Shown> StartExport(Export record);
+  // Starts the daemon of the export, and waits until its file is there.
+  base::StatusOr<Shown> StartDaemonFor(Export& record, const base::UniqueFd& held);
   base::Status EndDaemon(const Export& record, bool at_once);
   // Ends the daemon of the export and unmounts its FUSE files.
   base::Status StopExport(const Export& record, bool at_once);
@@ -98,6 +111,8 @@ class Exports {
   // while it mapped a volume leaves such an export, whose lock keeps other nodes from the volume.
   void CloseUnused();
   void WakeWatcher() const;
+  // Remembers the settings that the agent sent again; an adopted export has none.
+  void RememberSettings(const std::string& id, const base::Json& settings);
   // Handles the death of `died`, the daemon of volume `id`: shows the volume again if that is safe,
   // and else quarantines it.
   void HandleDeath(const std::string& id, const DaemonId& died, const std::string& how);

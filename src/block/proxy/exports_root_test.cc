@@ -169,11 +169,13 @@ TEST_F(ProxyTest, ADamagedRecordIsSetAsideAfterItsDaemonIsKilled) {
   EXPECT_EQ(*platform::ReadFile(records + names[1]), "{");
 }
 
-TEST_F(ProxyTest, ADaemonKeepsItsBuffersInHugePages) {
+TEST_F(ProxyTest, AQemuDaemonKeepsItsBuffersInHugePages) {
   const auto setting = platform::ReadFile("/sys/kernel/mm/transparent_hugepage/enabled");
   if (!setting.ok() || setting->find("[madvise]") == std::string::npos) {
     GTEST_SKIP() << "this kernel gives huge pages to all processes or to none";
   }
+  StopProxy();
+  StartProxy({.image_program = ""});
   const auto mapping = backend_->Map("pvc-1", {});
   ASSERT_OK(mapping);
   std::ifstream areas(fmt::format("/proc/{}/smaps", Daemon()));
@@ -270,7 +272,7 @@ with socket.socket(socket.AF_UNIX) as listener:
 ' "$@")PY";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   StopProxy();
-  StartProxy({.program = program, .start_within = seconds(3)});
+  StartProxy({.program = program, .image_program = "", .start_within = seconds(3)});
   const auto mapping = backend_->Map("pvc-1", {});
   ASSERT_OK(mapping);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "once"));
@@ -373,6 +375,8 @@ TEST_F(ProxyTest, AnExportOfAnNbdServerIsShownWhereTheKernelHasNoClient) {
 
 // QEMU before 10.1 mixes up the contents of writes that reach its FUSE export at once.
 TEST_F(ProxyTest, WritesAtOnceDoNotMixTheirContents) {
+  StopProxy();
+  StartProxy({.image_program = ""});
   const auto mapping = backend_->Map("pvc-1", {});
   ASSERT_OK(mapping);
   constexpr int kWriters = 8;

@@ -1,5 +1,7 @@
 #include "block/proxy/service.h"
 
+#include <algorithm>
+
 #include "base/json.h"
 #include "base/log.h"
 #include "block/proxy/calls.h"
@@ -11,6 +13,13 @@ using base::Error;
 using base::StatusCode;
 using base::ipc::Message;
 using base::ipc::Request;
+
+// Whether it is a program of Berth that serves volumes: the proxy starts no other one.
+bool IsProgramName(std::string_view name) {
+  constexpr std::string_view kPrefix = "berth-";
+  return name.starts_with(kPrefix) && name.size() > kPrefix.size() && name.size() <= 64 &&
+         std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || c == '-'; });
+}
 
 std::string FieldText(const Message& message, std::string_view name) {
   const std::string* text = message.FindText(name);
@@ -35,12 +44,25 @@ base::StatusOr<Message> OpenVolume(Exports& exports, const Message& request) {
                 .server = FieldText(request, kServer),
                 .export_name = FieldText(request, kExport),
                 .read_only = request.FindNumber(kReadOnly).value_or(0) != 0,
-                .shared = request.FindNumber(kShared).value_or(0) != 0};
-  if (volume.store.empty() || volume.path.empty() == volume.server.empty() ||
-      (!volume.path.empty() && !volume.path.starts_with('/'))) {
+                .shared = request.FindNumber(kShared).value_or(0) != 0,
+                .program = FieldText(request, kProgram)};
+  const int ways =
+      int{!volume.path.empty()} + int{!volume.server.empty()} + int{!volume.program.empty()};
+  if (volume.store.empty() || ways != 1 ||
+      (!volume.path.empty() && !volume.path.starts_with('/')) ||
+      (!volume.program.empty() && !IsProgramName(volume.program))) {
     return Error(StatusCode::kInvalidArgument,
-                 "volume {}: the request needs a store, and either an absolute path or a server",
+                 "volume {}: the request needs a store, and either an absolute path, a server or a "
+                 "program of Berth",
                  base::Quote(volume.image));
+  }
+  if (!volume.program.empty()) {
+    auto settings = base::json::Parse(FieldText(request, kSettings));
+    if (!settings.ok() || !settings->is_object()) {
+      return Error(StatusCode::kInvalidArgument, "volume {}: its settings are not a JSON object",
+                   base::Quote(volume.image));
+    }
+    volume.settings = *std::move(settings);
   }
   return ToReply(exports.ShowVolume(volume));
 }
@@ -57,6 +79,7 @@ base::StatusOr<Message> ListExports(const Exports& exports, const Message& reque
                                      {"reason", record.reason},
                                      {"path", record.volume.path},
                                      {"server", record.volume.server},
+                                     {"program", record.volume.program},
                                      {"readOnly", record.volume.read_only},
                                      {"shownOn", record.shown_on},
                                      {"pid", record.daemon.pid}}));

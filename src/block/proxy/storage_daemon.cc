@@ -10,9 +10,11 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/fault.h"
 #include "base/files/process_stat.h"
+#include "base/ipc/export_call.h"
 #include "base/log.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
@@ -38,8 +40,13 @@ constexpr const char* kBufferSettings[] = {
     "MALLOC_TOP_PAD_=4194304",
 };
 
+// Berth's programs are in one folder, which need not be in PATH.
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
+  std::error_code unknown;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  std::string beside = (self.parent_path() / name).string();
+  if (access(beside.c_str(), X_OK) == 0) return beside;
   const char* path = std::getenv("PATH");
   std::string_view folders = path != nullptr ? path : "/usr/sbin:/usr/bin:/sbin:/bin";
   while (!folders.empty()) {
@@ -51,26 +58,48 @@ std::string FindProgram(const std::string& name) {
   return {};
 }
 
+// A descriptor from which `text` and then its end are read.
+base::StatusOr<base::UniqueFd> MakeInput(const std::string& text) {
+  if (text.empty()) {
+    base::UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!nothing.valid()) return platform::ErrnoError(errno, "open /dev/null");
+    return nothing;
+  }
+  if (text.size() > base::ipc::volume_export::kMostSettings) {
+    return Error(StatusCode::kInvalidArgument, "the settings have {} bytes, {} at most",
+                 text.size(), base::ipc::volume_export::kMostSettings);
+  }
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return platform::ErrnoError(errno, "make a pipe");
+  base::UniqueFd output(ends[0]);
+  const base::UniqueFd filling(ends[1]);
+  if (write(filling.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return Error(StatusCode::kResourceExhausted, "the settings do not fit into a pipe");
+  }
+  fcntl(output.get(), F_SETFL, O_RDONLY);  // the daemon may wait for its input's end
+  return output;
+}
+
 }  // namespace
 
 base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   const std::string program = FindProgram(options.program);
   if (program.empty()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "{} is not installed (Debian: package qemu-system-common)", options.program);
+                 "{} is not installed: it is neither beside this program nor in PATH",
+                 options.program);
   }
-  const std::string socket =
-      fmt::format("socket,path={},server=on,wait=off,id=qmp", options.qmp_socket);
-  const char* argv[] = {program.c_str(), "--chardev",   socket.c_str(),
-                        "--monitor",     "chardev=qmp", nullptr};
+  std::vector<const char*> argv = {program.c_str()};
+  for (const std::string& argument : options.arguments) argv.push_back(argument.c_str());
+  argv.push_back(nullptr);
+  ASSIGN_OR_RETURN(const base::UniqueFd input, MakeInput(options.input));
   std::vector<const char*> env = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
                                   options.mark.c_str()};
   env.insert(env.end(), std::begin(kBufferSettings), std::end(kBufferSettings));
   env.push_back(nullptr);
-  const base::UniqueFd nothing(open("/dev/null", O_RDWR | O_CLOEXEC));
   const base::UniqueFd log(
       open(options.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!nothing.valid() || !log.valid()) {
+  if (!log.valid()) {
     return platform::ErrnoError(errno, "open the log " + base::Quote(options.log));
   }
   // The child writes the errno of a failed execve into this pipe. A successful execve closes it.
@@ -81,6 +110,7 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   // The descriptors get high numbers, so that the dup2 calls below do not overwrite them.
   base::UniqueFd high(fcntl(error_write.get(), F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd held(options.held < 0 ? -1 : fcntl(options.held, F_DUPFD_CLOEXEC, 16));
+  const base::UniqueFd in(fcntl(input.get(), F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd out(fcntl(log.get(), F_DUPFD_CLOEXEC, 16));
   error_write.Reset();
   RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.before">());
@@ -93,7 +123,7 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
     setsid();
     pthread_sigmask(SIG_SETMASK, &none, nullptr);
     signal(SIGPIPE, SIG_DFL);
-    dup2(nothing.get(), 0);
+    dup2(in.get(), 0);
     dup2(out.get(), 1);
     dup2(out.get(), 2);
     const bool keep = held.valid();
@@ -102,7 +132,7 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
     fcntl(9, F_SETFD, FD_CLOEXEC);
     syscall(SYS_close_range, keep ? kHeldFd + 1 : kHeldFd, 8U, 0U);
     syscall(SYS_close_range, 10U, ~0U, 0U);
-    execve(argv[0], const_cast<char**>(argv), const_cast<char**>(env.data()));
+    execve(argv[0], const_cast<char**>(argv.data()), const_cast<char**>(env.data()));
     const int error = errno;
     [[maybe_unused]] const ssize_t written = write(9, &error, sizeof error);
     _exit(127);
@@ -156,8 +186,7 @@ base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
     return base::OkStatus();
   }
   return Error(StatusCode::kDeadlineExceeded,
-               "process {} of qemu-storage-daemon was killed and does not end, because it waits in "
-               "the kernel",
+               "daemon process {} was killed and does not end, because it waits in the kernel",
                id.pid);
 }
 

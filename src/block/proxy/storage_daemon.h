@@ -1,7 +1,7 @@
-// Starts and kills processes of qemu-storage-daemon. Each volume has its own daemon, so that the
-// death of one affects no other volume, and a daemon whose server hangs can be killed. A daemon
-// runs in its own session and outlives the process that started it. Its pid and start time identify
-// it.
+// Starts and kills the daemons that show volumes: qemu-storage-daemon, or a program of Berth. Each
+// volume has its own daemon, so that the death of one affects no other volume, and a daemon whose
+// server hangs can be killed. A daemon runs in its own session and outlives the process that
+// started it. Its pid and start time identify it.
 #pragma once
 
 #include <sys/types.h>
@@ -22,10 +22,13 @@ struct DaemonId {
 };
 
 struct DaemonOptions {
-  std::string program = "qemu-storage-daemon";  // looked up in PATH
-  std::string mark;                             // a variable of its environment: "NAME=value"
-  std::string qmp_socket;
-  std::string log;  // a file for its output
+  std::string program;  // a path, or a name that is looked for beside this program and in PATH
+  std::vector<std::string> arguments;
+  std::string mark;  // a variable of its environment: "NAME=value"
+  std::string log;   // a file for its output and its errors
+  // What it reads from its standard input: at most ipc::volume_export::kMostSettings bytes. Never
+  // on a disk.
+  std::string input;
   // An open file that the daemon inherits as descriptor kHeldFd, and so holds with its lock as long
   // as it lives. Borrowed; -1: none.
   int held = -1;
@@ -33,7 +36,7 @@ struct DaemonOptions {
 
 inline constexpr int kHeldFd = 3;
 
-// FAILED_PRECONDITION: the program is not installed.
+// FAILED_PRECONDITION: the program is not installed. INVALID_ARGUMENT: the input is too long.
 base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options);
 
 // A pidfd of the daemon, which becomes readable when the process ends. It is invalid if the process

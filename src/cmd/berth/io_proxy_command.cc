@@ -30,7 +30,7 @@ base::Status ServeIoProxy(const proxy::Exports::Options& options, StopSignals& s
 
 void AddIoProxyCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "io-proxy", "Carry the I/O of block volumes to user space, by qemu-storage-daemon");
+      "io-proxy", "Carry the I/O of block volumes to user space, by a daemon for each");
   auto options = std::make_shared<proxy::Exports::Options>();
   options->folder = proxy::kFolder;
   auto verbosity = std::make_shared<int>(0);

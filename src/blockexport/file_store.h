@@ -1,0 +1,38 @@
+// A volume that is stored in a regular file.
+//
+// Its I/O is direct: a write that was answered is in the file system below, never only in this
+// node's page cache, so that nothing is written late by a node whose lock went to another one.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "base/unique_fd.h"
+#include "blockexport/block_store.h"
+
+namespace berth::blockexport {
+
+class FileStore : public BlockStore {
+ public:
+  // Serves the open file. Its locks are held as long as the store exists, because the store does
+  // all its I/O through this very descriptor. INVALID_ARGUMENT: it is not a regular file, or its
+  // file system has no direct I/O.
+  static base::StatusOr<std::unique_ptr<FileStore>> Open(base::UniqueFd file, bool read_only);
+
+  int64_t size_bytes() const override { return size_; }
+  bool read_only() const override { return read_only_; }
+  int Read(int64_t offset, std::span<char> into) override;
+  int Write(int64_t offset, std::span<const char> from) override;
+  int Flush() override;
+  int WriteZeroes(int64_t offset, int64_t length) override;
+  base::Status Refresh() override;
+
+ private:
+  FileStore(base::UniqueFd file, bool read_only) : file_(std::move(file)), read_only_(read_only) {}
+
+  const base::UniqueFd file_;
+  const bool read_only_;
+  std::atomic<int64_t> size_{0};
+};
+
+}  // namespace berth::blockexport

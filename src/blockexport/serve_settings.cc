@@ -1,0 +1,50 @@
+#include "blockexport/serve_settings.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "base/ipc/export_call.h"
+#include "platform/errno.h"
+
+namespace berth::blockexport {
+
+using base::StatusCode;
+using base::ipc::volume_export::kMostSettings;
+
+base::StatusOr<base::Json> ReadSettings(int fd) {
+  std::string text(kMostSettings + 1, '\0');
+  size_t length = 0;
+  while (length < text.size()) {
+    const ssize_t got = read(fd, text.data() + length, text.size() - length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return platform::ErrnoError(errno, "read the settings");
+    if (got == 0) break;
+    length += static_cast<size_t>(got);
+  }
+  if (length > kMostSettings) {
+    return base::Error(StatusCode::kInvalidArgument, "the settings have more than {} bytes",
+                       kMostSettings);
+  }
+  text.resize(length);
+  auto settings = base::json::Parse(text);
+  if (!settings.ok() || !settings->is_object()) {
+    return base::Error(StatusCode::kInvalidArgument, "the settings are not a JSON object");
+  }
+  return settings;
+}
+
+base::StatusOr<ExportOptions> ParseExportOptions(const base::Json& settings) {
+  namespace calls = base::ipc::volume_export;
+  ExportOptions options{.socket = base::json::String(settings, {calls::kSocket}),
+                        .file = base::json::String(settings, {calls::kFile})};
+  for (const std::string& path : {options.socket, options.file}) {
+    if (path.starts_with('/')) continue;
+    return base::Error(StatusCode::kInvalidArgument,
+                       "the settings need the absolute paths of a socket and of a file");
+  }
+  return options;
+}
+
+}  // namespace berth::blockexport
