@@ -36,13 +36,6 @@ std::string WithoutSecret(std::string text, const std::string& secret) {
   return text;
 }
 
-StatusCode CodeOf(std::string_view name) {
-  for (int code = 1; code <= static_cast<int>(StatusCode::kUnauthenticated); ++code) {
-    if (base::CodeName(static_cast<StatusCode>(code)) == name) return static_cast<StatusCode>(code);
-  }
-  return StatusCode::kInternal;
-}
-
 }  // namespace
 
 StorageProgram::StorageProgram(platform::Exec& exec, std::string_view name)
@@ -73,7 +66,8 @@ StatusOr<Json> StorageProgram::Call(const Json& request, const std::string& secr
                  call, ran->exit_code, WithoutSecret(ran->err, secret));
   }
   const std::string text = WithoutSecret(message, secret);
-  return Status(CodeOf(base::json::String(*answer, {"error", "code"})), base::ToAbsl(text));
+  return Status(base::ParseCodeName(base::json::String(*answer, {"error", "code"})),
+                base::ToAbsl(text));
 }
 
 }  // namespace berth::block

@@ -313,10 +313,7 @@ class RbdBackend : public Backend {
     return base::json::Array(answer, {"holders"});
   }
 
-  bool UsesKernel() const {
-    if (settings_.access != RbdAccess::kAuto) return settings_.access == RbdAccess::kKernel;
-    return HasKernelRbd();
-  }
+  bool UsesKernel() const { return settings_.access == RbdAccess::kKernel; }
   static bool IsKernelDevice(const Mapping& mapping) { return mapping.state.contains("rbd"); }
 
   base::StatusOr<Mapping> ToMapping(const RbdDevice& device) const {

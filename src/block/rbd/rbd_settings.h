@@ -11,7 +11,7 @@
 
 namespace berth::block {
 
-// kAuto: kKernel if the kernel has an RBD client now (HasKernelRbd), else kProxy.
+// kAuto is kProxy, because the kernel's client has not been run in a test yet.
 enum class RbdAccess { kAuto, kKernel, kProxy };
 
 struct RbdSettings {
