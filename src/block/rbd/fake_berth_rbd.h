@@ -30,7 +30,7 @@ class FakeBerthRbd : public platform::Exec {
 
   base::StatusOr<platform::CommandResult> Run(const platform::Command& command) override {
     EXPECT_EQ(command.argv.size(), 2U);
-    EXPECT_TRUE(command.argv[0].ends_with("berth-rbd")) << command.argv[0];
+    EXPECT_TRUE(command.argv[0].ends_with("rbd")) << command.argv[0];
     EXPECT_EQ(command.argv[1], "call");
     EXPECT_TRUE(command.env.empty());
     const auto request = base::json::Parse(command.stdin_data);

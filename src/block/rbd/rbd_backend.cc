@@ -30,7 +30,6 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr char kProgram[] = "berth-rbd";
 // What the operator calls itself; no Node has a capital letter in its name.
 constexpr char kOperator[] = "Operator";
 // So that a StorageCluster and a pod say within ten seconds what is wrong.
@@ -52,7 +51,7 @@ ImageInfo ToInfo(const Json& answer) {
 
 class RbdBackend : public Backend {
  public:
-  RbdBackend(RbdSettings settings, const BackendParts& parts)
+  RbdBackend(RbdSettings settings, const BackendParts& parts, const std::string& program)
       : settings_(std::move(settings)),
         node_(parts.node),
         mark_(base::Sha256Hex(parts.node).substr(0, 12) + "." +
@@ -60,7 +59,8 @@ class RbdBackend : public Backend {
         read_secret_(parts.read_secret),
         exec_(parts.exec),
         mounter_(parts.mounter),
-        program_(parts.exec, kProgram),
+        program_name_(program),
+        program_(parts.exec, program),
         proxied_(settings_.Store(), parts) {}
 
   base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
@@ -177,7 +177,7 @@ class RbdBackend : public Backend {
       return proxied_.Map({.image = image,
                            .read_only = options.read_only,
                            .shared = options.shared_writers,
-                           .program = kProgram,
+                           .program = program_name_,
                            .settings = {{"cluster", Describe(key)}, {"node", node_}}});
     }
     if (!found.has_value()) return MapByKernel(image, options);
@@ -395,6 +395,7 @@ class RbdBackend : public Backend {
   const SecretReader read_secret_;
   platform::Exec& exec_;
   platform::Mounter& mounter_;
+  const std::string program_name_;
   const StorageProgram program_;
   const ProxyMappings proxied_;
   base::KeyLocks keys_{"image"};
@@ -407,9 +408,10 @@ class RbdBackend : public Backend {
 }  // namespace
 
 base::StatusOr<std::unique_ptr<Backend>> OpenRbdBackend(const Json& settings,
-                                                        const BackendParts& parts) {
+                                                        const BackendParts& parts,
+                                                        const std::string& program) {
   ASSIGN_OR_RETURN(RbdSettings read, ReadRbdSettings(settings));
-  return std::make_unique<RbdBackend>(std::move(read), parts);
+  return std::make_unique<RbdBackend>(std::move(read), parts, program);
 }
 
 }  // namespace berth::block

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -26,8 +27,10 @@ namespace berth::block {
 
 // `settings` are StorageCluster.spec.backend.rbd. INVALID_ARGUMENT names the member that is wrong.
 // The Secret is read by the first call that needs it, so that a volume can be taken off although
-// its Secret is gone; ExchangeLocks gives FAILED_PRECONDITION if it is missing or holds no key.
+// its Secret is gone. `program` is called, and serves behind the I/O proxy. ExchangeLocks gives
+// FAILED_PRECONDITION if it is missing or holds no key.
 base::StatusOr<std::unique_ptr<Backend>> OpenRbdBackend(const base::Json& settings,
-                                                        const BackendParts& parts);
+                                                        const BackendParts& parts,
+                                                        const std::string& program = "berth-rbd");
 
 }  // namespace berth::block
