@@ -9,6 +9,14 @@
 
 namespace berth::controllers::blockoperator {
 
+namespace {
+
+bool IsSilent(const api::Node& node) {
+  return node.has_taint(kUnreachableTaint) || node.has_taint(kOutOfServiceTaint);
+}
+
+}  // namespace
+
 FenceLifts::FenceLifts(const Context& context, Backends& backends, const Options& options)
     : context_(context),
       backends_(backends),
@@ -19,6 +27,13 @@ FenceLifts::FenceLifts(const Context& context, Backends& backends, const Options
                [this](const std::string& cluster) { return Sync(cluster); }) {
   clusters_.AddHandler([this](const auto& change) {
     if (change.after != nullptr) workers_.Add(change.key);
+  });
+  // A Node that is back may have worked off what it owed before this program saw it.
+  context.informers.Of<api::Node>().AddHandler([this](const auto& change) {
+    if (change.after == nullptr || IsSilent(*change.after)) return;
+    if (change.before != nullptr && !IsSilent(*change.before)) return;
+    clusters_.ForEach(
+        [this](const api::StorageCluster& cluster) { workers_.AddNow(cluster.name()); });
   });
   cleanups_.AddHandler([this](const auto& change) {
     if (change.before == nullptr) return;
@@ -36,7 +51,7 @@ StatusOr<bool> FenceLifts::IsBack(const std::string& name) {
   const auto node = kube::Get<api::Node>(context_.client, "", name);
   if (node.status().code() == StatusCode::kNotFound) return false;
   RETURN_IF_ERROR(node);
-  return !node->has_taint(kUnreachableTaint) && !node->has_taint(kOutOfServiceTaint);
+  return !IsSilent(*node);
 }
 
 FenceLifts::Outcome FenceLifts::Sync(const std::string& name) {

@@ -12,7 +12,8 @@
 // nobody hears of it: then its clients run, have learned that they are shut out, and write no more.
 // A fence of a node that never returns stays, and harms nobody.
 //
-// A cluster is queued when it changes, when a NodeCleanup loses an entry, and each check_interval.
+// A cluster is queued when it changes, when a Node is back, when a NodeCleanup loses an entry, and
+// each check_interval.
 #pragma once
 
 #include <string>
