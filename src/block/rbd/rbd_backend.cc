@@ -108,6 +108,7 @@ class RbdBackend : public Backend {
   // Ceph keeps the locks with the images, so there is nothing to exchange. The storage is asked
   // whether it can be used, so that a wrong key or a missing pool is told before a fence is taken.
   base::Status ExchangeLocks(const std::string& /*life*/) override {
+    RETURN_IF_ERROR(ReadKey());  // before an earlier check counts, because the Secret may be gone
     {
       base::MutexLock lock(mutex_);
       if (steady_clock::now() - checked_ < kCheckedTime) return base::OkStatus();
