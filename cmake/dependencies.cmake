@@ -21,6 +21,13 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(BLKID REQUIRED IMPORTED_TARGET blkid)
 pkg_check_modules(FUSE3 REQUIRED IMPORTED_TARGET fuse3)
 
+# Debian's Ceph has no description of its libraries for CMake or pkg-config.
+foreach(library rados rbd)
+  find_library(CEPH_${library} ${library} REQUIRED)
+  add_library(Ceph::${library} UNKNOWN IMPORTED)
+  set_target_properties(Ceph::${library} PROPERTIES IMPORTED_LOCATION ${CEPH_${library}})
+endforeach()
+
 # re2, which gRPC links, brings the compile option -pthread: a no-op with glibc, but it makes the shared
 # precompiled header unusable for every target above src/rpc.
 set_property(TARGET re2::re2 PROPERTY INTERFACE_COMPILE_OPTIONS "")

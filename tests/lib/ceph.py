@@ -1,6 +1,6 @@
-"""A real Ceph cluster for one test: a monitor, an object store in memory and a metadata server. They have network,
+"""A real Ceph cluster for tests: a monitor, an object store in memory and a metadata server. They have network,
 mount and process namespaces of their own; one end of a veth pair is on the host as long as the cluster lives. Nothing
-is installed on the host: 33 MB of packages are fetched and unpacked, as for the virtual machine.
+is installed on the host: 36 MB of packages are fetched and unpacked, as for the virtual machine.
 """
 import base64
 import contextlib
@@ -18,6 +18,7 @@ from lib.veth import Veth
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 BINDING = "usr/lib/python3/dist-packages/rados.cpython-311-x86_64-linux-gnu.so"
+RBD_BINDING = "usr/lib/python3/dist-packages/rbd.cpython-311-x86_64-linux-gnu.so"
 # One file of each package, which proves that the package is there.
 PACKAGES = {
     "ceph-base": f"{LIBRARIES}/rados-classes/libcls_cephfs.so",
@@ -26,6 +27,7 @@ PACKAGES = {
     "ceph-mds": "usr/bin/ceph-mds",
     "ceph-fuse": "usr/bin/ceph-fuse",
     "librados2": f"{LIBRARIES}/ceph/libceph-common.so.2",
+    "librbd1": f"{LIBRARIES}/librbd.so.1",
     "libfuse2": "lib/x86_64-linux-gnu/libfuse.so.2",
     "libboost-thread1.74.0": f"{LIBRARIES}/libboost_thread.so.1.74.0",
     "libboost-iostreams1.74.0": f"{LIBRARIES}/libboost_iostreams.so.1.74.0",
@@ -36,6 +38,7 @@ PACKAGES = {
     "liblua5.3-0": f"{LIBRARIES}/liblua5.3.so.0",
     "libsnappy1v5": f"{LIBRARIES}/libsnappy.so.1",
     "python3-rados": BINDING,
+    "python3-rbd": RBD_BINDING,
 }
 # The capabilities of each user whose key the monitor begins with.
 CAPABILITIES = {
@@ -141,7 +144,8 @@ class CephCluster:
         self.environment = os.environ | {
             "PATH": ":".join([*programs, os.environ["PATH"]]), "LD_LIBRARY_PATH": ":".join(libraries), "FSID": fsid,
             "CEPH_CONF": str(self.folder / "ceph.conf"),
-            "PYTHONPATH": os.path.dirname(f"{unpacked['python3-rados']}/{BINDING}")}
+            "PYTHONPATH": ":".join(os.path.dirname(f"{unpacked[name]}/{file}")
+                                   for name, file in (("python3-rados", BINDING), ("python3-rbd", RBD_BINDING)))}
         base = f"{unpacked['ceph-base']}/{LIBRARIES}"
         (self.folder / "ceph.conf").write_text(
             CONFIGURATION.format(fsid=fsid, address=self.address, folder=self.folder, base=base))
@@ -172,10 +176,16 @@ class CephCluster:
         return True
 
     def _serve(self):
+        self.start_object_store()
+        self.start_file_system()
+
+    def start_object_store(self):
         osd = str(uuid.uuid4())
         self.ask('{"prefix": "osd new", "uuid": "%s", "id": 0}' % osd)
         self.inside("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
         self.inside("ceph-osd", "-i", "0", "--public-addr", self.address)
+
+    def start_file_system(self):
         for pool in ("meta", "data"):
             self.ask('{"prefix": "osd pool create", "pool": "%s", "pg_num": 8}' % pool)
         self.ask('{"prefix": "fs new", "fs_name": "fs", "metadata": "meta", "data": "data"}')

@@ -1,0 +1,162 @@
+#include "rbd/fence.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "rbd/image.h"
+#include "rbd/rbd_error.h"
+#include "rbd/records.h"
+
+namespace berth::rbd {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+
+base::Status Blocklist(const Cluster& cluster, std::string address) {
+  const int result = rados_blocklist_add(cluster.handle(), address.data(), kBlocklistSeconds);
+  if (result >= 0) return base::OkStatus();
+  if (result == -EACCES || result == -EPERM) {
+    return Error(StatusCode::kPermissionDenied,
+                 "the user may not put {} on the blocklist: it needs the capability mon 'profile "
+                 "rbd'",
+                 Quote(address));
+  }
+  return RbdError(result, fmt::format("put {} on the blocklist", Quote(address)));
+}
+
+base::Status RemoveFromBlocklist(const Cluster& cluster, const std::string& address) {
+  const std::string command = base::json::Dump(
+      base::Json{{"prefix", "osd blocklist"}, {"blocklistop", "rm"}, {"addr", address}});
+  const char* commands[] = {command.c_str()};
+  char* output = nullptr;
+  char* text = nullptr;
+  size_t output_size = 0;
+  size_t text_size = 0;
+  const int result = rados_mon_command(cluster.handle(), commands, 1, "", 0, &output, &output_size,
+                                       &text, &text_size);
+  rados_buffer_free(output);
+  rados_buffer_free(text);
+  // ENOENT: it is not on the list.
+  if (result >= 0 || result == -ENOENT) return base::OkStatus();
+  if (result == -EACCES || result == -EPERM) {
+    return Error(StatusCode::kPermissionDenied,
+                 "the user may not take {} off the blocklist: it needs the capability mon "
+                 "'profile rbd, allow command \"osd blocklist\"'",
+                 Quote(address));
+  }
+  return RbdError(result, fmt::format("take {} off the blocklist", Quote(address)));
+}
+
+bool IsFenced(const ClientRecord& client, const std::string& target, FenceOf which, uint64_t self) {
+  if (client.node != target || client.client_id == self || client.address.empty()) return false;
+  return which == FenceOf::kAll || (client.program == Program::kServe && !client.read_only);
+}
+
+// Breaks the lock of the image if one of `fenced` has it.
+base::Status BreakLocksOf(const Cluster& cluster, const std::string& image,
+                          const std::vector<ClientRecord>& fenced) {
+  ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, image));
+  if (!id.has_value()) return base::OkStatus();
+  const auto lockers = ListLockers(cluster, *id);
+  if (lockers.status().code() == StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(lockers);
+  for (const Locker& locker : *lockers) {
+    const bool is_fenced =
+        std::any_of(fenced.begin(), fenced.end(), [&locker](const ClientRecord& client) {
+          return client.Is(locker.client_id, locker.address);
+        });
+    if (is_fenced) RETURN_IF_ERROR(BreakLock(cluster, *id, locker));
+  }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+base::StatusOr<std::vector<Holder>> ListHolders(const Cluster& cluster, const std::string& image,
+                                                const std::string& node) {
+  ASSIGN_OR_RETURN(const auto opened,
+                   Image::Open(cluster, image, {.node = node, .read_only = true}));
+  ASSIGN_OR_RETURN(const auto lockers, ListLockers(cluster, opened->id()));
+  ASSIGN_OR_RETURN(const auto watchers, opened->ListWatchers());
+  ASSIGN_OR_RETURN(const auto clients, ListClients(cluster, image));
+  std::map<uint64_t, Holder> holders;
+  for (const Locker& locker : lockers) {
+    holders[locker.client_id] = {.address = locker.address};
+  }
+  for (const Watcher& watcher : watchers) {
+    Holder& holder = holders[watcher.client_id];
+    if (holder.address.empty()) holder.address = watcher.address;
+    holder.alive = true;
+  }
+  for (const ClientRecord& client : clients) {
+    const auto found = std::find_if(holders.begin(), holders.end(), [&client](const auto& holder) {
+      return client.Is(holder.first, holder.second.address);
+    });
+    if (found == holders.end()) continue;
+    if (client.read_only || client.program == Program::kCall) {
+      holders.erase(found);
+    } else {
+      found->second.node = client.node;
+    }
+  }
+  holders.erase(cluster.client_id());
+  std::vector<Holder> list;
+  for (auto& [id, holder] : holders) list.push_back(std::move(holder));
+  return list;
+}
+
+base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const std::string& image,
+                                                   const std::string& target, FenceOf which) {
+  ASSIGN_OR_RETURN(auto clients, ListClients(cluster, image));
+  std::erase_if(clients, [&](const ClientRecord& client) {
+    return !IsFenced(client, target, which, cluster.client_id());
+  });
+  for (const ClientRecord& client : clients) {
+    RETURN_IF_ERROR(
+        WriteFenced(cluster, {.node = target, .address = client.address, .image = image}));
+    RETURN_IF_ERROR(Blocklist(cluster, client.address));
+    LOG_INFO("image {}: client {} of node {} is on the blocklist", Quote(image),
+             Quote(client.address), Quote(target));
+  }
+  if (!clients.empty()) {
+    const int result = rados_wait_for_latest_osdmap(cluster.handle());
+    if (result < 0) return RbdError(result, "wait for the OSD map that has the blocklist");
+    RETURN_IF_ERROR(BreakLocksOf(cluster, image, clients));
+    RETURN_IF_ERROR(RemoveClients(cluster, image, clients));
+  }
+  ASSIGN_OR_RETURN(const auto fenced, ListFenced(cluster, target));
+  std::vector<std::string> addresses;
+  for (const FencedRecord& record : fenced) {
+    if (record.image == image) addresses.push_back(record.address);
+  }
+  return addresses;
+}
+
+base::Status UnfenceNode(const Cluster& cluster, const std::string& target,
+                         const std::vector<std::string>& addresses) {
+  const std::set<std::string> wanted(addresses.begin(), addresses.end());
+  ASSIGN_OR_RETURN(const auto fenced, ListFenced(cluster, target));
+  for (const FencedRecord& record : fenced) {
+    if (!wanted.empty() && !wanted.contains(record.address)) continue;
+    RETURN_IF_ERROR(RemoveFromBlocklist(cluster, record.address));
+    RETURN_IF_ERROR(RemoveFenced(cluster, record));
+    LOG_INFO("{} of node {} is off the blocklist", Quote(record.address), Quote(target));
+  }
+  return base::OkStatus();
+}
+
+base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFencedNodes(
+    const Cluster& cluster) {
+  ASSIGN_OR_RETURN(const auto fenced, ListFenced(cluster, ""));
+  std::map<std::string, std::vector<std::string>> nodes;
+  for (const FencedRecord& record : fenced) nodes[record.node].push_back(record.address);
+  return nodes;
+}
+
+}  // namespace berth::rbd

@@ -1,0 +1,231 @@
+#include "rbd/image_calls.h"
+
+#include <errno.h>
+#include <rbd/librbd.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/log.h"
+#include "rbd/copies.h"
+#include "rbd/deletion.h"
+#include "rbd/image.h"
+#include "rbd/lock.h"
+#include "rbd/omap.h"
+#include "rbd/rbd_error.h"
+#include "rbd/records.h"
+
+namespace berth::rbd {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+
+constexpr int64_t kBlockBytes = 4096;
+constexpr int64_t kLargestBytes = int64_t{1} << 60;
+// librbd keeps an image's metadata under this prefix in the header.
+constexpr char kFormattingKey[] = "metadata_berth.formatting";
+
+base::StatusOr<int64_t> RoundedSize(int64_t bytes) {
+  if (bytes <= 0 || bytes > kLargestBytes) {
+    return Error(StatusCode::kInvalidArgument, "the size of an image is 1 to {} bytes, not {}",
+                 kLargestBytes, bytes);
+  }
+  return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+}
+
+ImageInfo ToInfo(const std::string& name, const ImageRecord& record) {
+  return {.name = name, .size_bytes = record.size_bytes, .snapshot_of = record.snapshot_of};
+}
+
+// The record of the image if it is complete. What a creation or deletion that was interrupted left
+// is removed before. ALREADY_EXISTS: there is an image of this name that Berth did not make.
+base::StatusOr<std::optional<ImageRecord>> SettleImage(const Cluster& cluster,
+                                                       const std::string& name,
+                                                       const std::string& node) {
+  ASSIGN_OR_RETURN(const auto record, ReadImageRecord(cluster, name));
+  ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, name));
+  if (record.has_value() && record->state == ImageState::kMade && id == record->id) return record;
+  const bool is_ours = record.has_value() && (record->state == ImageState::kMaking ||
+                                              !id.has_value() || id == record->id);
+  if (!is_ours && id.has_value()) {
+    return Error(StatusCode::kAlreadyExists,
+                 "pool {} has an image {} that was not made by Berth: give it another name",
+                 Quote(cluster.pool()), Quote(name));
+  }
+  if (!record.has_value()) return std::optional<ImageRecord>();
+  if (record->state == ImageState::kMaking) {
+    RETURN_IF_ERROR(RemoveUnfinished(cluster, name));
+    if (!record->source.empty()) {
+      RETURN_IF_ERROR(
+          RemoveCopyPoint(cluster, {.origin = record->source, .name = name, .node = node}));
+    }
+    RETURN_IF_ERROR(RemoveImageRecord(cluster, name));
+  } else {
+    RETURN_IF_ERROR(DeleteImage(cluster, name, node, [](double) {}));
+  }
+  LOG_INFO("image {}: what an interrupted call left is removed", Quote(name));
+  return std::optional<ImageRecord>();
+}
+
+// Makes what `record` says, and gives the record of the complete image.
+base::StatusOr<ImageRecord> MakeImage(const Cluster& cluster, const std::string& name,
+                                      ImageRecord record, const std::string& node) {
+  if (!record.source.empty()) {
+    ASSIGN_OR_RETURN(const auto source, ReadImageRecord(cluster, record.source));
+    if (source.has_value() && source->state != ImageState::kMade) {
+      return Error(StatusCode::kNotFound, "image {} is not complete", Quote(record.source));
+    }
+    ASSIGN_OR_RETURN(record.size_bytes, MakeCopy(cluster, {.origin = record.source,
+                                                           .name = name,
+                                                           .size_bytes = record.size_bytes,
+                                                           .node = node}));
+  } else {
+    const ImageOptions options(ImageOptions::kNewImage);
+    const int result = rbd_create4(cluster.io(), name.c_str(),
+                                   static_cast<uint64_t>(record.size_bytes), options.get());
+    if (result < 0) return RbdError(result, fmt::format("create image {}", Quote(name)));
+  }
+  ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, name));
+  if (!id.has_value()) {
+    return Error(StatusCode::kAborted, "image {} was deleted while it was made", Quote(name));
+  }
+  record.id = *id;
+  record.state = ImageState::kMade;
+  return record;
+}
+
+base::StatusOr<ImageInfo> MakeRecordedImage(const Cluster& cluster, const std::string& name,
+                                            const ImageRecord& wanted, const std::string& node) {
+  RETURN_IF_ERROR(WriteImageRecord(cluster, name, wanted));
+  const auto made = MakeImage(cluster, name, wanted, node);
+  if (!made.ok()) {
+    // A call whose outcome is not known leaves the record, by which the next one cleans up.
+    if (made.status().code() != StatusCode::kDeadlineExceeded) {
+      const base::Status cleaned = SettleImage(cluster, name, node).status();
+      if (!cleaned.ok()) LOG_WARNING("{}", base::Message(cleaned));
+    }
+    return made.status();
+  }
+  RETURN_IF_ERROR(WriteImageRecord(cluster, name, *made));
+  LOG_INFO("image {} of {} bytes is made{}{}", Quote(name), made->size_bytes,
+           wanted.source.empty() ? "" : " from ", wanted.source);
+  return ToInfo(name, *made);
+}
+
+}  // namespace
+
+base::StatusOr<ImageInfo> CreateImage(const Cluster& cluster, const NewImage& wanted) {
+  ASSIGN_OR_RETURN(const int64_t size, RoundedSize(wanted.size_bytes));
+  ASSIGN_OR_RETURN(const auto before, SettleImage(cluster, wanted.name, wanted.node));
+  if (before.has_value()) {
+    if (before->made_bytes == size && before->source == wanted.source &&
+        before->snapshot_of.empty()) {
+      return ToInfo(wanted.name, *before);
+    }
+    return Error(StatusCode::kAlreadyExists,
+                 "image {} was made with {} bytes{}{}, but {} bytes{}{} are wanted",
+                 Quote(wanted.name), before->made_bytes, before->source.empty() ? "" : " from ",
+                 before->source, size, wanted.source.empty() ? "" : " from ", wanted.source);
+  }
+  RETURN_IF_ERROR(PurgeTrash(cluster, Purge::kSmall, [](double) {}));
+  return MakeRecordedImage(cluster, wanted.name,
+                           {.size_bytes = size, .made_bytes = size, .source = wanted.source},
+                           wanted.node);
+}
+
+base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const std::string& image,
+                                         const std::string& snapshot, const std::string& node) {
+  ASSIGN_OR_RETURN(const auto before, SettleImage(cluster, snapshot, node));
+  if (before.has_value()) {
+    if (before->snapshot_of == image) return ToInfo(snapshot, *before);
+    return Error(StatusCode::kAlreadyExists, "{} exists and is not a snapshot of image {}",
+                 Quote(snapshot), Quote(image));
+  }
+  return MakeRecordedImage(cluster, snapshot, {.source = image, .snapshot_of = image}, node);
+}
+
+base::StatusOr<ImageInfo> GrowImage(const Cluster& cluster, const std::string& image,
+                                    int64_t size_bytes, const std::string& node) {
+  ASSIGN_OR_RETURN(const int64_t wanted, RoundedSize(size_bytes));
+  ASSIGN_OR_RETURN(auto record, ReadImageRecord(cluster, image));
+  if (record.has_value() && record->state != ImageState::kMade) {
+    return Error(StatusCode::kNotFound, "image {} is not complete", Quote(image));
+  }
+  if (record.has_value() && !record->snapshot_of.empty()) {
+    return Error(StatusCode::kFailedPrecondition, "{} is a snapshot, which never changes",
+                 Quote(image));
+  }
+  ASSIGN_OR_RETURN(const auto opened, Image::Open(cluster, image, {.node = node}));
+  ASSIGN_OR_RETURN(int64_t size, opened->ReadSize());
+  if (size < wanted) {
+    RETURN_IF_ERROR(CheckHolderAnswers(*opened));
+    const int result = rbd_resize2(opened->handle(), static_cast<uint64_t>(wanted),
+                                   /*allow_shrink=*/false, nullptr, nullptr);
+    if (result < 0) return RbdError(result, fmt::format("grow image {}", Quote(image)));
+    ASSIGN_OR_RETURN(size, opened->ReadSize());
+    LOG_INFO("image {} has grown to {} bytes", Quote(image), size);
+  }
+  if (record.has_value() && record->size_bytes != size) {
+    record->size_bytes = size;
+    RETURN_IF_ERROR(WriteImageRecord(cluster, image, *record));
+  }
+  return ImageInfo{.name = image, .size_bytes = size};
+}
+
+base::StatusOr<std::vector<ImageInfo>> ListImages(const Cluster& cluster) {
+  RETURN_IF_ERROR(PurgeTrash(cluster, Purge::kSmall, [](double) {}));
+  ASSIGN_OR_RETURN(const auto records, ListImageRecords(cluster));
+  // librbd's directory of the pool tells which of them an administrator has removed: the value of
+  // "name_NAME" is the id as a string with its length before it, in four bytes.
+  ASSIGN_OR_RETURN(const OmapValues directory, ListOmap(cluster, "rbd_directory", "name_"));
+  std::vector<ImageInfo> images;
+  for (const auto& [name, record] : records) {
+    const auto entry = directory.find("name_" + name);
+    if (record.state != ImageState::kMade || entry == directory.end()) continue;
+    if (entry->second.size() <= 4 || entry->second.substr(4) != record.id) continue;
+    images.push_back(ToInfo(name, record));
+  }
+  return images;
+}
+
+base::StatusOr<ImageDetails> DescribeImage(const Cluster& cluster, const std::string& image,
+                                           const std::string& node) {
+  ASSIGN_OR_RETURN(const auto record, ReadImageRecord(cluster, image));
+  if (record.has_value() && record->state != ImageState::kMade) {
+    return Error(StatusCode::kNotFound, "image {} is not complete", Quote(image));
+  }
+  ASSIGN_OR_RETURN(const auto opened,
+                   Image::Open(cluster, image, {.node = node, .read_only = true}));
+  ImageDetails details{.info = {.name = image}};
+  ASSIGN_OR_RETURN(details.info.size_bytes, opened->ReadSize());
+  if (record.has_value()) details.info.snapshot_of = record->snapshot_of;
+  uint64_t features = 0;
+  int result = rbd_get_features(opened->handle(), &features);
+  char text[512];
+  size_t size = sizeof(text);
+  if (result >= 0) result = rbd_features_to_string(features, text, &size);
+  if (result < 0) return RbdError(result, fmt::format("read the features of {}", Quote(image)));
+  details.features.assign(text, strnlen(text, sizeof(text)));
+  return details;
+}
+
+base::Status NoteFormatting(const Cluster& cluster, const std::string& image,
+                            const std::string& uuid) {
+  ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, image));
+  if (!id.has_value()) return Error(StatusCode::kNotFound, "there is no image {}", Quote(image));
+  // Not by rbd_metadata_set, which needs the lock of the image.
+  if (uuid.empty()) return RemoveOmap(cluster, HeaderOf(*id), {kFormattingKey});
+  return SetInExisting(cluster, HeaderOf(*id), kFormattingKey, uuid);
+}
+
+base::StatusOr<std::string> ReadFormatting(const Cluster& cluster, const std::string& image) {
+  ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, image));
+  if (!id.has_value()) return Error(StatusCode::kNotFound, "there is no image {}", Quote(image));
+  ASSIGN_OR_RETURN(const auto uuid, ReadOmap(cluster, HeaderOf(*id), kFormattingKey));
+  return uuid.value_or("");
+}
+
+}  // namespace berth::rbd

@@ -1,0 +1,98 @@
+#include "rbd/lock.h"
+
+#include <errno.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "rbd/rbd_error.h"
+
+namespace berth::rbd {
+namespace {
+
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+
+const ClientRecord* FindClient(const std::vector<ClientRecord>& clients, const Locker& locker) {
+  const auto found =
+      std::find_if(clients.begin(), clients.end(), [&locker](const ClientRecord& client) {
+        return client.Is(locker.client_id, locker.address);
+      });
+  return found == clients.end() ? nullptr : &*found;
+}
+
+bool IsAlive(const std::vector<Watcher>& watchers, const Locker& locker) {
+  return std::any_of(watchers.begin(), watchers.end(), [&locker](const Watcher& watcher) {
+    return watcher.client_id == locker.client_id;
+  });
+}
+
+}  // namespace
+
+base::Status CheckHolderAnswers(const Image& image) {
+  ASSIGN_OR_RETURN(const auto lockers, ListLockers(image.cluster(), image.id()));
+  if (lockers.empty()) return base::OkStatus();
+  ASSIGN_OR_RETURN(const auto clients, ListClients(image.cluster(), image.name()));
+  ASSIGN_OR_RETURN(const auto watchers, image.ListWatchers());
+  for (const Locker& locker : lockers) {
+    const ClientRecord* client = FindClient(clients, locker);
+    const bool is_call = client != nullptr && client->program == Program::kCall;
+    if (is_call || IsAlive(watchers, locker)) continue;
+    return Error(
+        StatusCode::kFailedPrecondition,
+        "image {} is locked by {} at {}, which does not answer the cluster: fence its node "
+        "first",
+        Quote(image.name()), Quote(locker.client), Quote(locker.address));
+  }
+  return base::OkStatus();
+}
+
+base::Status CheckUnlocked(const Image& image) {
+  ASSIGN_OR_RETURN(const auto lockers, ListLockers(image.cluster(), image.id()));
+  if (lockers.empty()) return base::OkStatus();
+  ASSIGN_OR_RETURN(const auto clients, ListClients(image.cluster(), image.name()));
+  ASSIGN_OR_RETURN(const auto watchers, image.ListWatchers());
+  for (const Locker& locker : lockers) {
+    if (locker.client_id == image.cluster().client_id()) continue;
+    const bool alive = IsAlive(watchers, locker);
+    const ClientRecord* client = FindClient(clients, locker);
+    if (client == nullptr) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "image {} is locked by {} at {}, which is no client of Berth{}",
+                   Quote(image.name()), Quote(locker.client), Quote(locker.address),
+                   alive ? "" : " and does not answer the cluster any more");
+    }
+    if (client->program == Program::kCall) {
+      if (!alive) continue;
+      return Error(StatusCode::kFailedPrecondition,
+                   "image {} is locked for a moment by a snapshot, copy or growth from node {}; if "
+                   "that was killed, the lock lapses within a minute",
+                   Quote(image.name()), Quote(client->node));
+    }
+    return Error(StatusCode::kFailedPrecondition,
+                 "image {} is locked by node {} ({} at {}), which {}", Quote(image.name()),
+                 Quote(client->node), Quote(locker.client), Quote(locker.address),
+                 alive ? "uses it" : "does not answer the cluster any more and is not fenced");
+  }
+  return base::OkStatus();
+}
+
+base::Status AcquireLock(const Image& image) {
+  RETURN_IF_ERROR(CheckUnlocked(image));
+  const int result = rbd_lock_acquire(image.handle(), RBD_LOCK_MODE_EXCLUSIVE);
+  if (result == -EINVAL) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "image {} has not the feature exclusive-lock: `rbd feature enable` adds it",
+                 Quote(image.name()));
+  }
+  if (result < 0) return RbdError(result, fmt::format("lock image {}", Quote(image.name())));
+  int is_owner = 0;
+  const int asked = rbd_is_exclusive_lock_owner(image.handle(), &is_owner);
+  if (asked < 0) return RbdError(asked, fmt::format("lock image {}", Quote(image.name())));
+  if (is_owner != 0) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition, "image {} was locked by another client",
+               Quote(image.name()));
+}
+
+}  // namespace berth::rbd

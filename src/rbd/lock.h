@@ -1,0 +1,33 @@
+// The exclusive lock of an image: who may write.
+//
+// librbd can give the lock to whoever asks for it, as QEMU lets it do, so that two nodes write in
+// turns and neither notices. Berth takes it with rbd_lock_acquire, after which librbd refuses all
+// who ask, until the image is closed.
+//
+// librbd breaks by itself the lock of a client that has not answered the cluster for half a minute,
+// and puts that client on the blocklist. Berth lets it do so only for a call that died (snapshot,
+// grow), never for a process that serves a volume, because only the volume's fence decides that
+// such a process is done (DESIGN: absence is no proof).
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "rbd/image.h"
+
+namespace berth::rbd {
+
+// Takes the lock of `image`, which was opened for writing. FAILED_PRECONDITION: another client has
+// it; the message says which. The caller limits the time, because librbd waits for a client that
+// takes the lock in the same moment and then does not answer.
+base::Status AcquireLock(const Image& image);
+
+// FAILED_PRECONDITION: a client that is no dead call has the lock of the image; the message says
+// which.
+base::Status CheckUnlocked(const Image& image);
+
+// FAILED_PRECONDITION: the client that has the lock does not answer the cluster, so that it cannot
+// be asked to change the image for another client, and only its fence ends its lock.
+base::Status CheckHolderAnswers(const Image& image);
+
+}  // namespace berth::rbd

@@ -1,0 +1,260 @@
+#include "rbd/request.h"
+
+#include <array>
+#include <utility>
+
+#include "base/files/whole_file.h"
+#include "base/log.h"
+#include "platform/errno.h"
+#include "rbd/cluster.h"
+#include "rbd/cluster_settings.h"
+#include "rbd/deletion.h"
+#include "rbd/fence.h"
+#include "rbd/image_calls.h"
+#include "rbd/records.h"
+
+namespace berth::rbd {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::Quote;
+using base::StatusCode;
+
+constexpr size_t kMostAddresses = 10000;
+constexpr size_t kLongestUuid = 64;
+constexpr size_t kLongestAddress = 128;
+
+// What all calls need of the request.
+struct Call {
+  const Json& request;
+  const Cluster& cluster;
+  std::string node;
+  const std::function<void(double)>& report_progress;
+
+  base::StatusOr<std::string> Image(const char* member = "image") const {
+    std::string name = base::json::String(request, {member});
+    RETURN_IF_ERROR_WITH(CheckImageName(name), member);
+    return name;
+  }
+  base::StatusOr<std::string> Target() const {
+    std::string target = base::json::String(request, {"target"});
+    RETURN_IF_ERROR_WITH(CheckNodeName(target), "target");
+    return target;
+  }
+  base::StatusOr<int64_t> Size() const {
+    const int64_t size = base::json::Int(request, {"size"});
+    if (size > 0) return size;
+    return Error(StatusCode::kInvalidArgument, "size is not a positive number of bytes");
+  }
+};
+
+// "10.0.0.5:0/3712435" or "[fd00::5]:0/3712435".
+bool IsClientAddress(std::string_view address) {
+  const size_t slash = address.find('/');
+  if (slash == std::string_view::npos || address.size() > kLongestAddress) return false;
+  const std::string_view nonce = address.substr(slash + 1);
+  const std::string_view host = address.substr(0, slash);
+  return !nonce.empty() && nonce.find_first_not_of("0123456789") == std::string_view::npos &&
+         host.rfind(':') != std::string_view::npos &&
+         host.find_first_not_of("0123456789abcdefABCDEF:.[]") == std::string_view::npos;
+}
+
+Json ToJson(const ImageInfo& info) {
+  return {{"name", info.name}, {"size", info.size_bytes}, {"snapshotOf", info.snapshot_of}};
+}
+
+base::StatusOr<Json> InfoReply(const base::StatusOr<ImageInfo>& info) {
+  RETURN_IF_ERROR(info);
+  return ToJson(*info);
+}
+
+base::StatusOr<Json> EmptyReply(const base::Status& done) {
+  RETURN_IF_ERROR(done);
+  return Json::object();
+}
+
+base::StatusOr<Json> Create(const Call& call) {
+  NewImage wanted{.node = call.node};
+  ASSIGN_OR_RETURN(wanted.name, call.Image());
+  ASSIGN_OR_RETURN(wanted.size_bytes, call.Size());
+  wanted.source = base::json::String(call.request, {"source"});
+  if (!wanted.source.empty()) RETURN_IF_ERROR_WITH(CheckImageName(wanted.source), "source");
+  if (wanted.source == wanted.name) {
+    return Error(StatusCode::kInvalidArgument, "source: an image is no copy of itself");
+  }
+  return InfoReply(CreateImage(call.cluster, wanted));
+}
+
+base::StatusOr<Json> Delete(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  return EmptyReply(DeleteImage(call.cluster, image, call.node, call.report_progress));
+}
+
+base::StatusOr<Json> Snapshot(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  ASSIGN_OR_RETURN(const std::string snapshot, call.Image("snapshot"));
+  if (image == snapshot) {
+    return Error(StatusCode::kInvalidArgument, "snapshot: it has the name of its image");
+  }
+  return InfoReply(CreateSnapshot(call.cluster, image, snapshot, call.node));
+}
+
+base::StatusOr<Json> Grow(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  ASSIGN_OR_RETURN(const int64_t size, call.Size());
+  return InfoReply(GrowImage(call.cluster, image, size, call.node));
+}
+
+base::StatusOr<Json> List(const Call& call) {
+  ASSIGN_OR_RETURN(const auto images, ListImages(call.cluster));
+  Json list = Json::array();
+  for (const ImageInfo& info : images) list.push_back(ToJson(info));
+  return Json{{"images", std::move(list)}};
+}
+
+base::StatusOr<Json> Holders(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  ASSIGN_OR_RETURN(const auto holders, ListHolders(call.cluster, image, call.node));
+  Json list = Json::array();
+  for (const Holder& holder : holders) {
+    list.push_back({{"address", holder.address}, {"node", holder.node}, {"alive", holder.alive}});
+  }
+  return Json{{"holders", std::move(list)}};
+}
+
+base::StatusOr<Json> Fence(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  ASSIGN_OR_RETURN(const std::string target, call.Target());
+  ASSIGN_OR_RETURN(const auto addresses, FenceNode(call.cluster, image, target));
+  return Json{{"addresses", addresses}};
+}
+
+base::StatusOr<Json> Unfence(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string target, call.Target());
+  std::vector<std::string> addresses;
+  if (const Json* list = base::json::Find(call.request, {"addresses"}); list != nullptr) {
+    addresses = base::json::Strings(*list);
+    // With an empty list nothing is meant, not everything.
+    if (!list->is_array() || addresses.size() != list->size() || list->size() > kMostAddresses) {
+      return Error(StatusCode::kInvalidArgument, "addresses is not a list of up to {} strings",
+                   kMostAddresses);
+    }
+    if (addresses.empty()) return Json::object();
+  }
+  return EmptyReply(UnfenceNode(call.cluster, target, addresses));
+}
+
+base::StatusOr<Json> Fenced(const Call& call) {
+  ASSIGN_OR_RETURN(const auto nodes, ListFencedNodes(call.cluster));
+  Json list = Json::object();
+  for (const auto& [node, addresses] : nodes) list[node] = addresses;
+  return Json{{"nodes", std::move(list)}};
+}
+
+base::StatusOr<Json> Note(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  const std::string uuid = base::json::String(call.request, {"uuid"});
+  if (uuid.size() > kLongestUuid) {
+    return Error(StatusCode::kInvalidArgument, "uuid has more than {} bytes", kLongestUuid);
+  }
+  return EmptyReply(NoteFormatting(call.cluster, image, uuid));
+}
+
+base::StatusOr<Json> ReadNote(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  ASSIGN_OR_RETURN(const std::string uuid, ReadFormatting(call.cluster, image));
+  return Json{{"uuid", uuid}};
+}
+
+// Reading what Berth records shows that the OSDs of the pool answer and that the user may use them.
+base::StatusOr<Json> Check(const Call& call) {
+  return EmptyReply(ListFencedNodes(call.cluster).status());
+}
+
+base::StatusOr<Json> Info(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  ASSIGN_OR_RETURN(const ImageDetails details, DescribeImage(call.cluster, image, call.node));
+  Json reply = ToJson(details.info);
+  reply["features"] = details.features;
+  return reply;
+}
+
+// The kernel's driver writes no record of its own. `program` is "kernel", or "" once the client no
+// longer uses the image.
+base::StatusOr<Json> NoteHolder(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  const ClientRecord record{.address = base::json::String(call.request, {"address"}),
+                            .node = call.node,
+                            .program = Program::kKernel};
+  if (!IsClientAddress(record.address)) {
+    return Error(StatusCode::kInvalidArgument, "address {} is not HOST:PORT/NONCE",
+                 Quote(record.address));
+  }
+  const std::string program = base::json::String(call.request, {"program"});
+  if (program.empty()) return EmptyReply(RemoveClients(call.cluster, image, {record}));
+  return EmptyReply(WriteClient(call.cluster, image, record));
+}
+
+using Handler = base::StatusOr<Json> (*)(const Call&);
+constexpr std::array<std::pair<std::string_view, Handler>, 14> kCalls{{
+    {"create", Create},
+    {"delete", Delete},
+    {"snapshot", Snapshot},
+    {"grow", Grow},
+    {"list", List},
+    {"holders", Holders},
+    {"fence", Fence},
+    {"unfence", Unfence},
+    {"fenced", Fenced},
+    {"noteHolder", NoteHolder},
+    {"note", Note},
+    {"readNote", ReadNote},
+    {"check", Check},
+    {"info", Info},
+}};
+
+}  // namespace
+
+base::StatusOr<Json> ReadRequest(int fd) {
+  std::string text;
+  if (const int error = base::ReadAll(fd, kLongestRequest, text); error != 0) {
+    return platform::ErrnoError(error, "read the request from standard input");
+  }
+  // A message of the parser could quote a part of the text, and so of the key.
+  auto request = base::json::Parse(text);
+  if (!request.ok() || !request->is_object()) {
+    return Error(StatusCode::kInvalidArgument, "standard input is not a JSON object");
+  }
+  return request;
+}
+
+base::StatusOr<Json> RunCall(const Json& request,
+                             const std::function<void(double)>& report_progress) {
+  const std::string name = base::json::String(request, {"call"});
+  Handler handler = nullptr;
+  for (const auto& [known, run] : kCalls) {
+    if (known == name) handler = run;
+  }
+  if (handler == nullptr) {
+    return Error(StatusCode::kInvalidArgument, "there is no call {}", Quote(name));
+  }
+  const std::string node = base::json::String(request, {"node"});
+  RETURN_IF_ERROR_WITH(CheckNodeName(node), "node");
+  const Json* cluster = base::json::Find(request, {"cluster"});
+  if (cluster == nullptr) return Error(StatusCode::kInvalidArgument, "cluster is missing");
+  ASSIGN_OR_RETURN(const ClusterSettings settings, ParseClusterSettings(*cluster));
+  ASSIGN_OR_RETURN(const auto connected, Cluster::Connect(settings, Use::kCall));
+  return handler({.request = request,
+                  .cluster = *connected,
+                  .node = node,
+                  .report_progress = report_progress});
+}
+
+Json ErrorReply(const base::Status& failure) {
+  return {{"error",
+           {{"code", std::string(base::CodeName(failure.code()))},
+            {"message", std::string(base::Message(failure))}}}};
+}
+
+}  // namespace berth::rbd

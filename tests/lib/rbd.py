@@ -1,0 +1,92 @@
+"""A Ceph cluster with a pool for RBD, and `berth-rbd` as its user."""
+import json
+import os
+import pathlib
+import subprocess
+
+from lib.ceph import CephCluster
+from lib.standalone import ROOT, Failure, wait_for
+
+PROGRAM = pathlib.Path(os.environ.get("BERTH_RBD_BINARY", ROOT / "build" / "bin" / "berth-rbd"))
+POOL = "volumes"
+MIB = 1 << 20
+# What a user needs for everything but taking addresses off the blocklist.
+PROFILE = {"mon": "profile rbd", "osd": f"profile rbd pool={POOL}"}
+UNFENCER = PROFILE | {"mon": 'profile rbd, allow command "osd blocklist"'}
+
+# Run with the folder of the configuration, the pool and Python code, which has `rbd` and the pool as `io`.
+WITH_RBD = """
+import sys, rados, rbd
+with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cluster:
+    with cluster.open_ioctx(sys.argv[2]) as io:
+        exec(sys.argv[3])
+"""
+
+
+class CallError(AssertionError):
+    def __init__(self, error):
+        super().__init__(f"{error['code']}: {error['message']}")
+        self.code, self.message = error["code"], error["message"]
+
+
+class RbdCluster(CephCluster):
+    """The users are `berth`, who may do all that Berth does, and `plain`, who may not end a fence."""
+
+    def _serve(self):
+        self.start_object_store()
+        self.ask('{"prefix": "osd pool create", "pool": "%s", "pg_num": 8}' % POOL)
+        self.ask('{"prefix": "osd pool application enable", "pool": "%s", "app": "rbd"}' % POOL)
+        self.users = {"berth": self.add_user("berth", UNFENCER), "plain": self.add_user("plain", PROFILE)}
+        wait_for("the pool", lambda: self.rbd("print(rbd.RBD().list(io))") == "[]\n")
+
+    def add_user(self, name, capabilities):
+        """Returns the key of the new user."""
+        caps = [text for pair in capabilities.items() for text in pair]
+        made = self.ask(json.dumps({"prefix": "auth get-or-create", "entity": f"client.{name}", "caps": caps,
+                                    "format": "json"}))
+        return json.loads(made)[0]["key"]
+
+    def rbd(self, code):
+        """Runs Python code with Ceph's own binding, as a witness; returns what it prints."""
+        return self.inside("/usr/bin/python3", "-c", WITH_RBD, self.folder, POOL, code)
+
+    def settings(self, user="berth", **other):
+        return {"monitors": [self.monitor], "pool": POOL, "namespace": "", "user": user,
+                "key": self.users[user]} | other
+
+    def request(self, call, node="n1", cluster=None, **members):
+        return {"call": call, "node": node, "cluster": cluster or self.settings()} | members
+
+    def call(self, name, node="n1", cluster=None, **members):
+        """Makes one call, and returns its result. CallError: it failed as calls do."""
+        return finish(begin(self.request(name, node, cluster, **members)))
+
+    def blocklist(self):
+        return json.loads(self.ask('{"prefix": "osd dump", "format": "json"}'))["blocklist"]
+
+
+def begin(request, mode="call"):
+    """Starts the program with the request on its standard input."""
+    process = subprocess.Popen([PROGRAM, mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdin.write(json.dumps(request).encode())
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def finish(process, seconds=60):
+    """Waits for the end of a call. The output and the log never have the key."""
+    try:
+        out, log = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise Failure(f"berth-rbd did not end within {seconds} s; log: {process.communicate()[1].decode()}") from None
+    try:
+        reply = json.loads(out)
+    except ValueError:
+        raise Failure(f"berth-rbd: {process.returncode} {out!r} {log.decode()}") from None
+    if process.returncode == 0:
+        return reply
+    if process.returncode != 1:
+        raise Failure(f"berth-rbd: {process.returncode} {reply} {log.decode()}")
+    raise CallError(reply["error"])

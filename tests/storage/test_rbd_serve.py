@@ -1,0 +1,133 @@
+"""`berth-rbd serve`: one node writes, and a fenced one writes nothing more, whenever it wakes up."""
+import errno
+import mmap
+import os
+import signal
+import subprocess
+
+import pytest
+from lib.rbd import MIB, CallError, begin
+from lib.standalone import wait_for
+
+pytestmark = pytest.mark.storage
+BLOCK = 4096
+
+
+class Served:
+    """An image that a node serves as a FUSE file. It is read and written without a page cache."""
+
+    def __init__(self, ceph, folder, image, node, **other):
+        folder.mkdir()
+        self.file = folder / "volume"
+        self.file.touch()
+        self.process = begin({"cluster": ceph.settings(), "node": node, "image": image, "file": str(self.file),
+                              "socket": str(folder / "socket")} | other, mode="serve")
+
+    def is_mounted(self):
+        return os.path.ismount(self.file)
+
+    def start(self):
+        wait_for("the volume's file", lambda: self.is_mounted() or self.process.poll() is not None, seconds=30)
+        assert self.process.poll() is None, self.process.communicate()
+        return self
+
+    def refusal(self):
+        out, _ = self.process.communicate(timeout=60)
+        assert self.process.returncode == 1
+        return out.decode()
+
+    def write(self, block, letter):
+        buffer = mmap.mmap(-1, BLOCK)
+        buffer.write(letter * BLOCK)
+        descriptor = os.open(self.file, os.O_WRONLY | os.O_DIRECT)
+        try:
+            os.pwritev(descriptor, [buffer], block * BLOCK)
+        finally:
+            os.close(descriptor)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        subprocess.run(["umount", "--lazy", self.file], capture_output=True)
+
+
+@pytest.fixture
+def serve(ceph, image, tmp_path):
+    """Gives a function that serves the test's image on a node."""
+    ceph.call("create", image=image, size=8 * MIB)
+    made = []
+
+    def start(node, **other):
+        made.append(Served(ceph, tmp_path / f"{len(made)}", image, node, **other))
+        return made[-1]
+
+    yield start
+    for served in made:
+        served.kill()
+
+
+def letters(ceph, image, blocks):
+    out = ceph.rbd(f"""
+with rbd.Image(io, '{image}', read_only=True) as opened:
+    print(''.join(chr(opened.read(block * {BLOCK}, 1)[0] or 46) for block in range({blocks})))""")
+    return out.strip()
+
+
+def test_one_node_writes(ceph, image, serve):
+    served = serve("n1").start()
+    served.write(1, b"a")
+    assert letters(ceph, image, 3) == ".a."
+    assert "FAILED_PRECONDITION" in (refusal := serve("n2").refusal())
+    assert "'n1'" in refusal
+    [holder] = ceph.call("holders", node="n2", image=image)["holders"]
+    assert (holder["node"], holder["alive"]) == ("n1", True)
+    for call, members in (("delete", {}), ("snapshot", {"snapshot": f"snap-of-{image}"})):
+        with pytest.raises(CallError) as raised:
+            ceph.call(call, image=image, **members)
+        assert raised.value.code == "FAILED_PRECONDITION"
+    ceph.call("note", image=image, uuid="5b0c")
+    assert ceph.call("grow", image=image, size=16 * MIB)["size"] == 16 * MIB
+    served.write(2, b"b")
+    assert letters(ceph, image, 3) == ".ab"
+
+
+def test_a_frozen_node_that_was_fenced_writes_not_one_byte_more(ceph, image, serve):
+    first = serve("n1").start()
+    first.write(0, b"a")
+    first.process.send_signal(signal.SIGSTOP)
+    # Its write reaches the process only when it wakes up. The newcomer never writes block 3.
+    late = [subprocess.Popen(["dd", "if=/dev/urandom", f"of={first.file}", f"bs={BLOCK}", "count=1", f"seek={block}",
+                              "oflag=direct", "conv=notrunc"], stderr=subprocess.PIPE) for block in (1, 3)]
+    fenced = ceph.call("fence", node="n2", image=image, target="n1")["addresses"]
+    assert len(fenced) == 1 and fenced[0] in ceph.blocklist()
+    assert ceph.call("fence", node="n2", image=image, target="n1")["addresses"] == fenced
+    second = serve("n2").start()
+    second.write(1, b"b")
+    # Of the newcomer there is nothing to fence when an old fence is carried out again.
+    assert ceph.call("fence", node="n3", image=image, target="n1")["addresses"] == fenced
+    second.write(2, b"b")
+    first.process.send_signal(signal.SIGCONT)
+    for writer in late:
+        writer.communicate(timeout=60)
+        assert writer.returncode != 0
+    with pytest.raises(OSError) as raised:
+        first.write(0, b"x")
+    assert raised.value.errno in (errno.ESHUTDOWN, errno.EIO)
+    assert letters(ceph, image, 5) == "abb.."
+    assert ceph.call("fenced")["nodes"]["n1"] == fenced
+    first.kill()
+    with pytest.raises(CallError) as denied:
+        ceph.call("unfence", target="n1", addresses=fenced, cluster=ceph.settings("plain"))
+    assert denied.value.code == "PERMISSION_DENIED"
+    assert ceph.call("unfence", target="n1", addresses=fenced) == {}
+    assert fenced[0] not in ceph.blocklist()
+    assert "n1" not in ceph.call("fenced")["nodes"]
+
+
+def test_a_process_that_was_killed_is_succeeded_on_its_node(ceph, image, serve):
+    first = serve("n1").start()
+    first.write(0, b"a")
+    first.kill()
+    assert "not fenced" in serve("n2").refusal() or ceph.call("holders", node="n2", image=image)["holders"]
+    serve("n1").start().write(1, b"b")
+    assert letters(ceph, image, 2) == "ab"
