@@ -246,7 +246,8 @@ def test_the_key_is_nowhere_but_in_the_secret(site):
     needle = site.key.encode()
     store = site.berth.data / "store"  # the API's own, which holds the Secret
     found = [path for folder in (site.berth.folder, site.proxy.folder) for path in folder.rglob("*")
-             if path.is_file() and store not in path.parents and "exports" not in path.parts  # exports: the volumes and not path.name.startswith("berth.db")
+             if path.is_file() and store not in path.parents and "exports" not in path.parts
+             and not path.name.startswith("berth.db")
              and path.stat().st_size < 64 << 20 and needle in path.read_bytes()]
     assert found == []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
