@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "block/images/images_backend.h"
 #include "block/nbd/nbd_backend.h"
+#include "block/rbd/rbd_backend.h"
 
 namespace berth::block {
 
@@ -70,6 +71,12 @@ base::StatusOr<bool> Backend::HoldsLock(const Mapping& mapping) {
                      mapping.device, base::Quote(mapping.image));
 }
 
+base::Status Backend::Unfence(const api::NodeName& node, const std::vector<std::string>& clients) {
+  if (clients.empty()) return base::OkStatus();
+  return base::Error(base::StatusCode::kUnimplemented, "this back end has no fences of node {}",
+                     base::Quote(node.text()));
+}
+
 base::Status NoLongerShownError(const Mapping& mapping) {
   return Error(StatusCode::kDataLoss,
                "{} no longer shows image {}: end the pods that use it, so that it is mapped anew",
@@ -80,11 +87,12 @@ base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const Json& settings,
                                                      const BackendParts& parts) {
   if (!settings.is_object() || settings.size() != 1) {
     return Error(StatusCode::kInvalidArgument,
-                 "a back end's settings have one member, which names its type: images or nbd");
+                 "a back end's settings have one member, which names its type: images, nbd or rbd");
   }
   const std::string& type = settings.begin().key();
   if (type == "nbd") return OpenNbd(settings.begin().value(), parts);
   if (type == "images") return OpenImages(settings.begin().value(), parts);
+  if (type == "rbd") return OpenRbdBackend(settings.begin().value(), parts);
   return Error(StatusCode::kInvalidArgument, "there is no back end of type {}", base::Quote(type));
 }
 

@@ -21,6 +21,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -113,9 +115,22 @@ class Backend {
   virtual base::Status ProveLocks(const std::string& life, const api::NodeName& node) = 0;
   // When the lock of a node that died lapses, for people; "": it is not known.
   virtual std::string DescribeLapse() { return ""; }
-  // Fences the node for good: the back end discards everything that the node writes to the image
-  // later. UNIMPLEMENTED: this back end cannot do that.
+  // Whether Fence works, so that the storage itself refuses the writes of a node that lost its use
+  // of a volume, and nobody has to prove that the node is silent.
+  virtual bool FencesNodes() const { return false; }
+  // Fences the uses of the image that the node has now: the storage refuses everything that they
+  // write later, until Unfence. A use that the node begins later is another client of the storage,
+  // which this call does not hit. OK also if the node does not have the image. UNIMPLEMENTED: this
+  // back end cannot do that. After any other failure the node may still write.
   virtual base::Status Fence(const std::string& image, const api::NodeName& node) = 0;
+  // The fences that stand, by node: the clients that Fence has shut out and Unfence has not let in
+  // again. The storage keeps this list itself, so that no fence gets lost.
+  virtual base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() {
+    return std::map<std::string, std::vector<std::string>>();
+  }
+  // Takes exactly these fences of the node off. Call it only when the node has taken off every use
+  // that was fenced. A fence that is made meanwhile stays, because its client is not in `clients`.
+  virtual base::Status Unfence(const api::NodeName& node, const std::vector<std::string>& clients);
 
   // --- A file system that mkfs has not finished ---
 
@@ -158,6 +173,11 @@ class Backend {
 // The DATA_LOSS that Check gives.
 base::Status NoLongerShownError(const Mapping& mapping);
 
+// Reads the decoded data of a Secret from the API now. NOT_FOUND: there is no such Secret. No
+// message holds a value.
+using SecretReader = std::function<base::StatusOr<std::map<std::string, std::string>>(
+    const std::string& ns, const std::string& name)>;
+
 // What every back end needs. It borrows `exec` and `mounter`.
 struct BackendParts {
   platform::Exec& exec;
@@ -167,6 +187,9 @@ struct BackendParts {
   // The name of this node. A back end uses it to ignore devices that the agent of another node made
   // on the same kernel, as happens in tests.
   std::string node;
+  // Where a back end gets the Secret that its settings name. A back end keeps what it reads in
+  // memory for seconds, and never on disk.
+  SecretReader read_secret = nullptr;
 };
 
 // Makes the back end that a StorageCluster's spec.backend describes: an object with one member,
@@ -176,6 +199,9 @@ struct BackendParts {
 //            "access": "Kernel" | "Proxy" | "Auto"}}
 //       `folder` has the server's images; without it, Create, Delete, CreateSnapshot, Grow, List
 //       and HasLock give UNIMPLEMENTED, because images are then managed at the server
+//   {"rbd": {"monitors": ["10.0.0.5:6789"], "pool": "kube", "namespace": "", "user": "kube",
+//            "secretRef": {"name": "ceph", "namespace": "berth-block"},
+//            "access": "Kernel" | "Proxy" | "Auto"}}
 // INVALID_ARGUMENT names the member that is wrong.
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
                                                      const BackendParts& parts);

@@ -33,7 +33,9 @@ class FakeImages {
 
   base::Mutex mutex;
   std::map<std::string, Image> images ABSL_GUARDED_BY(mutex);
-  std::map<std::string, std::set<std::string>> shut_out ABSL_GUARDED_BY(mutex);  // image → nodes
+  // By node: its clients that were fenced, each a name that is used once.
+  std::map<std::string, std::vector<std::string>> fenced ABSL_GUARDED_BY(mutex);
+  int fences ABSL_GUARDED_BY(mutex) = 0;
   // False: the back end cannot know its locks, so HasLock gives UNIMPLEMENTED.
   bool knows_locks ABSL_GUARDED_BY(mutex) = true;
   bool can_fence ABSL_GUARDED_BY(mutex) = false;
@@ -145,14 +147,37 @@ class FakeBackend : public Backend {
     return base::Error(base::StatusCode::kFailedPrecondition, "no lock of node {} was ever seen",
                        base::Quote(node.text()));
   }
+  bool FencesNodes() const override {
+    base::MutexLock lock(images_.mutex);
+    return images_.can_fence;
+  }
   base::Status Fence(const std::string& image, const api::NodeName& node) override {
     RETURN_IF_ERROR(Call("Fence", image));
     base::MutexLock lock(images_.mutex);
     if (!images_.can_fence) {
       return base::Error(base::StatusCode::kUnimplemented, "this back end cannot fence a node");
     }
-    images_.shut_out[image].insert(node.text());
-    images_.images[image].mapped_by.erase(node.text());
+    const auto found = images_.images.find(image);
+    if (found == images_.images.end() || found->second.mapped_by.erase(node.text()) == 0) {
+      return base::OkStatus();
+    }
+    images_.fenced[node.text()].push_back(fmt::format("{}#{}", image, ++images_.fences));
+    return base::OkStatus();
+  }
+  base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
+    RETURN_IF_ERROR(Call("ListFenced", ""));
+    base::MutexLock lock(images_.mutex);
+    return images_.fenced;
+  }
+  base::Status Unfence(const api::NodeName& node,
+                       const std::vector<std::string>& clients) override {
+    RETURN_IF_ERROR(Call("Unfence", node.text()));
+    base::MutexLock lock(images_.mutex);
+    std::vector<std::string>& fenced = images_.fenced[node.text()];
+    std::erase_if(fenced, [&](const std::string& client) {
+      return std::find(clients.begin(), clients.end(), client) != clients.end();
+    });
+    if (fenced.empty()) images_.fenced.erase(node.text());
     return base::OkStatus();
   }
 

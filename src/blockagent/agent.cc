@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "api/kinds/secret_data.h"
 #include "base/ipc/block_call.h"
 #include "base/ipc/message.h"
 #include "base/log.h"
@@ -52,6 +53,13 @@ StatusOr<std::string> ReadDriverWithTrailer(const std::string& executable,
   return content;
 }
 
+StatusOr<std::map<std::string, std::string>> ReadSecret(kube::Client& client, const std::string& ns,
+                                                        const std::string& name) {
+  const auto secret = kube::Get<api::Secret>(client, ns, name);
+  RETURN_IF_ERROR(secret);
+  return api::DecodeSecretData(*secret);
+}
+
 class AgentImpl : public Agent {
  public:
   AgentImpl(AgentOptions options, kube::Client& client)
@@ -82,9 +90,15 @@ class AgentImpl : public Agent {
   Status StartParts(kube::Client& client, base::EventSink& events, const base::Clock& clock,
                     MakeBackend make_backend) {
     if (!make_backend) {
-      make_backend = [this](const base::Json& settings) {
+      make_backend = [this, &client](const base::Json& settings) {
         return block::OpenBackend(settings,
-                                  {*exec_, *mounter_, options_.proxy_socket, options_.node});
+                                  {.exec = *exec_,
+                                   .mounter = *mounter_,
+                                   .proxy_socket = options_.proxy_socket,
+                                   .node = options_.node,
+                                   .read_secret = [&client](const auto& ns, const auto& name) {
+                                     return ReadSecret(client, ns, name);
+                                   }});
       };
     }
     ASSIGN_OR_RETURN(const std::string socket, rpc::SocketPath(options_.socket));

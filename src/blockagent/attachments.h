@@ -179,10 +179,14 @@ class Attachments {
   base::StatusOr<api::VolumeFence> AcquireFence(const Subject& subject, const Use& use,
                                                 bool likely_first, block::Backend& backend,
                                                 const std::function<base::Status()>& entering);
-  // Fences the node in the back end if the back end can do that. Else finds whether the image has a
-  // lock. `note` says why that is not known.
-  BackendFact FenceInBackend(block::Backend& backend, const Subject& subject,
-                             const api::NodeName& node, std::string& note);
+  // Finds whether the image has a lock, which may be that of `node`. `note` says why that is not
+  // known.
+  static BackendFact FindLock(block::Backend& backend, const Subject& subject,
+                              const api::NodeName& node, std::string& note);
+  // Has the storage fence each node that still has to take the volume off, if the back end can do
+  // that. The fence must name this node's pod: as long as it does, no other node may use the
+  // volume, so that no rightful use is hit.
+  base::Status FenceOwingNodes(const Subject& subject, block::Backend& backend);
   // Whether the recorded device is mounted at the use's folder.
   base::StatusOr<bool> IsMounted(const Record& record, const Use& use);
   base::Status MapAndMount(const Subject& subject, Record& record, const api::FenceEntry& entry,

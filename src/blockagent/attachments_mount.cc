@@ -10,6 +10,7 @@
 #include "blockagent/attachments.h"
 #include "blockagent/device_content.h"
 #include "blockagent/mount_point.h"
+#include "blockagent/node_cleanups.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/child.h"
@@ -43,6 +44,24 @@ StatusOr<bool> AreFree(const std::string& device, const std::string& target) {
                (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0;
         return 0;
       });
+}
+
+// Fails if another PersistentVolume names the image, too, because a node may use the image by right
+// as that volume. Also one of another StorageCluster counts, which may be the same pool.
+Status CheckNamedOnce(kube::Client& client, const std::string& volume, const std::string& image) {
+  ASSIGN_OR_RETURN(const auto volumes, client.List(api::kinds::kPersistentVolume, "", {}));
+  for (const base::Json& item : volumes.items) {
+    const api::PersistentVolume other(item);
+    if (other.name() == volume ||
+        other.String({"spec", "flexVolume", "options", api::kImageOption}) != image) {
+      continue;
+    }
+    return Error(StatusCode::kFailedPrecondition,
+                 "PersistentVolume {} names image {}, too, so that no node is fenced from it: "
+                 "delete one of the two PersistentVolumes",
+                 Quote(other.name()), Quote(image));
+  }
+  return base::OkStatus();
 }
 
 }  // namespace
@@ -174,11 +193,9 @@ Status Attachments::TakeOffLeftovers(const std::string& volume, const FenceEntry
   return base::OkStatus();
 }
 
-BackendFact Attachments::FenceInBackend(block::Backend& backend, const Subject& subject,
-                                        const api::NodeName& node, std::string& note) {
+BackendFact Attachments::FindLock(block::Backend& backend, const Subject& subject,
+                                  const api::NodeName& node, std::string& note) {
   const std::string& image = subject.image;
-  const Status shut_out = backend.Fence(image, node);
-  if (shut_out.ok()) return BackendFact::kFenced;
   const auto locked = backend.HasLock(image);
   if (locked.ok() && *locked) {
     note = backend.DescribeLapse();
@@ -204,9 +221,10 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
   const auto find_facts = [&](const FenceEntry& old) {
     std::string note;
     ConsumerFacts facts = consumers_.Find(
-        volume, old, controller.has_value() ? controller->uid : "", [&](const std::string& node) {
-          return FenceInBackend(backend, subject, api::NodeName(node), note);
-        });
+        volume, old, controller.has_value() ? controller->uid : "",
+        {.fences_nodes = backend.FencesNodes(), .find_lock = [&](const std::string& node) {
+           return FindLock(backend, subject, api::NodeName(node), note);
+         }});
     if (!note.empty()) facts.note = std::move(note);
     if (old.node != options_.node || facts.pod != PodFact::kGone) return facts;
     // The old node is this node, so this agent can confirm the detachment itself.
@@ -233,6 +251,40 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
       {.find_facts = find_facts, .find_unfenced = find_unfenced, .entering = entering});
 }
 
+Status Attachments::FenceOwingNodes(const Subject& subject, block::Backend& backend) {
+  // Where all nodes may write, an entry of another node keeps this one from nothing, nor this one
+  // that: there the cluster file system fences.
+  if (!backend.FencesNodes() || subject.sharing == Sharing::kAllNodes) return base::OkStatus();
+  const std::string& volume = subject.volume.name();
+  // A reader of a volume that has many readers writes nothing. Of other volumes the device of a
+  // reader is mapped for writing, too.
+  const bool readers = subject.sharing != Sharing::kReaders;
+  ASSIGN_OR_RETURN(const std::vector<api::NodeName> owing,
+                   FindOwingNodes(parts_.client, api::VolumeName(volume), readers));
+  if (owing.empty()) return base::OkStatus();
+  // A node that has an entry again uses the volume by right. Its entry in the NodeCleanup is of an
+  // earlier use, and its agent removes it.
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(volume));
+  const auto is_named = [&](const std::string& node) {
+    return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.node == node; });
+  };
+  if (!is_named(options_.node)) {
+    return Error(StatusCode::kAborted, "the fence of volume {} lost the entry of this node",
+                 Quote(volume));
+  }
+  RETURN_IF_ERROR(CheckNamedOnce(parts_.client, volume, subject.image));
+  for (const api::NodeName& node : owing) {
+    if (is_named(node.text())) continue;
+    const std::string context =
+        fmt::format("fence node {} from image {}", Quote(node.text()), Quote(subject.image));
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.storage_fence.before">());
+    RETURN_IF_ERROR_WITH(backend.Fence(subject.image, node), context);
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.storage_fence.after">());
+    LOG_INFO("volume {}: {}: done", Quote(volume), context);
+  }
+  return base::OkStatus();
+}
+
 StatusOr<bool> Attachments::IsMounted(const Record& record, const Use& use) {
   if (!record.mapping.has_value()) return false;
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
@@ -248,6 +300,7 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
     RETURN_IF_ERROR(UnmapLocked(record, {}));
     RETURN_IF_ERROR(records_->Put(record));
   }
+  if (!record.mapping.has_value()) RETURN_IF_ERROR(FenceOwingNodes(subject, backend));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.before">());
   auto mapped =
       backend.Map(record.image, {.read_only = subject.map_read_only,

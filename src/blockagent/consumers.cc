@@ -149,17 +149,17 @@ LeaseFact Consumers::FindLease(const std::string& node, const std::string& use, 
 }
 
 ConsumerFacts Consumers::Find(const std::string& volume, const api::FenceEntry& old,
-                              const std::string& controller_uid,
-                              const FenceInBackend& fence_in_backend) {
+                              const std::string& controller_uid, const BackendAsked& backend) {
   ConsumerFacts facts;
   facts.pod = FindPod(old, controller_uid, facts.note);
   if (facts.pod != PodFact::kGone && facts.pod != PodFact::kMoved) return facts;
   const std::string use = fmt::format("{} {} {}", volume, old.node, old.pod_uid);
   facts.node = FindNode(old.node, use, facts.note);
-  if (facts.node != NodeFact::kGone) return facts;
+  if (backend.fences_nodes) facts.backend = BackendFact::kFences;
+  if (facts.node != NodeFact::kGone || backend.fences_nodes) return facts;
   facts.lease = FindLease(old.node, use, facts.note);
   if (facts.lease != LeaseFact::kExpired) return facts;
-  facts.backend = fence_in_backend(old.node);
+  facts.backend = backend.find_lock(old.node);
   return facts;
 }
 

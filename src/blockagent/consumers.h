@@ -34,20 +34,24 @@ class Consumers {
     std::chrono::milliseconds lease_time = kLeaseTime;  // the least
     std::function<Time()> now = std::chrono::steady_clock::now;
   };
-  // Fences the node in the back end, or finds whether the image is locked. May take long.
-  using FenceInBackend = std::function<BackendFact(const std::string& node)>;
+  // What the back end can say about a node that is gone.
+  struct BackendAsked {
+    bool fences_nodes = false;  // Backend::FencesNodes
+    // Finds whether the image is locked. May take long. Not called if the back end fences nodes.
+    std::function<BackendFact(const std::string& node)> find_lock;
+  };
 
   explicit Consumers(kube::Client& client) : Consumers(client, Options()) {}
   Consumers(kube::Client& client, Options options)
       : client_(client), options_(std::move(options)) {}
 
   // Finds the facts in the order pod, node, Lease, back end, and stops at the first that proves
-  // nothing; so `fence_in_backend` is called only for a node that is gone and silent. A failed read
+  // nothing; so `find_lock` is called only for a node that is gone and silent. A failed read
   // of the API is a fact kUnknown, with the reason in `note`. `controller_uid` is the uid of the
   // controller of the pod that wants to use the volume; empty: it has none. Does not set
   // detach_confirmed.
   ConsumerFacts Find(const std::string& volume, const api::FenceEntry& old,
-                     const std::string& controller_uid, const FenceInBackend& fence_in_backend);
+                     const std::string& controller_uid, const BackendAsked& backend);
 
  private:
   struct Seen {

@@ -84,6 +84,14 @@ Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
     case NodeFact::kOutOfService:
       return {true, fmt::format("node {} is out of service by its taint", base::Quote(old.node))};
     case NodeFact::kThere:
+      if (facts.backend == BackendFact::kFences) {
+        return {false, fmt::format(
+                           "node {} has not confirmed that it took the volume off: its block agent "
+                           "does so once it runs; if it is cut off, the storage fences it as soon "
+                           "as its Node has the taint node.kubernetes.io/unreachable and the "
+                           "pod's time to end is over; {}",
+                           base::Quote(old.node), vouch)};
+      }
       return {false, fmt::format("node {} has not confirmed that it took the volume off: its block "
                                  "agent does so once it runs; {}",
                                  base::Quote(old.node), vouch)};
@@ -93,15 +101,17 @@ Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
     case NodeFact::kGone:
       break;
   }
+  if (facts.backend == BackendFact::kFences) {
+    return {true, fmt::format("node {} is gone, and the storage fences it before the volume is "
+                              "mapped",
+                              base::Quote(old.node))};
+  }
   if (facts.lease != LeaseFact::kExpired) {
     return {false, fmt::format("the Node {} is gone, but its Lease has not expired{}{}: it does so "
                                "by itself if the machine is off",
                                base::Quote(old.node), facts.note.empty() ? "" : ", ", facts.note)};
   }
   switch (facts.backend) {
-    case BackendFact::kFenced:
-      return {true, fmt::format("node {} is gone, its lease expired, and the back end shut it out",
-                                base::Quote(old.node))};
     case BackendFact::kNoLock:
       return {true,
               fmt::format("node {} is gone, its lease expired, and the back end holds no lock of "
@@ -113,6 +123,7 @@ Judged JudgeNode(const FenceEntry& old, const ConsumerFacts& facts) {
                                  base::Quote(old.node),
                                  facts.note.empty() ? "" : ", and wait: ", facts.note)};
     case BackendFact::kCannotTell:
+    case BackendFact::kFences:
     case BackendFact::kUnknown:
       break;
   }
@@ -248,7 +259,7 @@ LossDecision DecideLoss(const std::vector<FenceEntry>& entries, const FenceReque
                           other)};
     case BackendFact::kCannotTell:
     case BackendFact::kNoLock:
-    case BackendFact::kFenced:
+    case BackendFact::kFences:
       break;
   }
   return {

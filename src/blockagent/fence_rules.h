@@ -22,8 +22,11 @@
 //              - its agent confirmed that it took the volume off
 //              - it has the taint node.kubernetes.io/out-of-service, by which a person vouches that
 //                the machine runs nothing any more
-//              - its Node is gone, its Lease expired, and the back end has fenced it, or holds no
-//                lock of the image and would show one of that node (Backend::ProveLocks)
+//              - its Node is gone, its Lease expired, and the back end holds no lock of the image
+//                and would show one of that node (Backend::ProveLocks)
+//              - its Node is gone, and the back end fences it before the image is mapped again
+//                (Backend::FencesNodes). No silence is waited for, because a node that writes on
+//                is refused by the storage
 //
 // A node whose volume is mounted may find that the fence does not name its pod. Whoever takes a
 // volume away writes the NodeCleanup of the old node before the fence, so the two differ:
@@ -65,14 +68,16 @@ enum class PodFact { kUnknown, kThere, kMoved, kGone };
 // kGone: there is no Node object.
 enum class NodeFact { kUnknown, kThere, kOutOfService, kGone };
 enum class LeaseFact { kUnknown, kAlive, kExpired };
-enum class BackendFact { kUnknown, kCannotTell, kLocked, kNoLock, kFenced };
+// kFences: the back end fences nodes, and the agent has it do so before it maps the image.
+enum class BackendFact { kUnknown, kCannotTell, kLocked, kNoLock, kFences };
 
 // The facts about the consumer that an entry names.
 struct ConsumerFacts {
   PodFact pod = PodFact::kUnknown;
   bool detach_confirmed = false;
   NodeFact node = NodeFact::kUnknown;
-  // These two are found only if the node is gone.
+  // These two are found only if the node is gone, and the Lease only if the back end does not fence
+  // nodes.
   LeaseFact lease = LeaseFact::kUnknown;
   BackendFact backend = BackendFact::kUnknown;
   std::string note;  // why a fact is not known, for people

@@ -32,7 +32,7 @@ constexpr NodeFact kNodes[] = {NodeFact::kUnknown, NodeFact::kThere, NodeFact::k
 constexpr LeaseFact kLeases[] = {LeaseFact::kUnknown, LeaseFact::kAlive, LeaseFact::kExpired};
 constexpr BackendFact kBackends[] = {BackendFact::kUnknown, BackendFact::kCannotTell,
                                      BackendFact::kLocked, BackendFact::kNoLock,
-                                     BackendFact::kFenced};
+                                     BackendFact::kFences};
 
 TEST(FenceRulesTest, AccessModesSayWhoMayShare) {
   EXPECT_EQ(SharingOf({"ReadWriteOnce"}, "ext4"), Sharing::kOnePod);
@@ -115,8 +115,9 @@ TEST(FenceRulesTest, AnEntryIsBrokenOnlyWithBothProofs) {
                                       .backend = backend};
             const bool pod_is_gone = pod == PodFact::kGone || pod == PodFact::kMoved;
             const bool node_is_gone =
-                node == NodeFact::kGone && lease == LeaseFact::kExpired &&
-                (backend == BackendFact::kNoLock || backend == BackendFact::kFenced);
+                node == NodeFact::kGone &&
+                (backend == BackendFact::kFences ||
+                 (lease == LeaseFact::kExpired && backend == BackendFact::kNoLock));
             const bool free = confirmed || node == NodeFact::kOutOfService || node_is_gone;
             const Decision decision = DecideRequest({old}, request, {facts});
             const std::string what =
@@ -142,7 +143,7 @@ TEST(FenceRulesTest, AnEntryIsBrokenOnlyWithBothProofs) {
       }
     }
   }
-  EXPECT_EQ(broken, 2 * (60 + 15 + 2));
+  EXPECT_EQ(broken, 2 * (60 + 15 + 4));
   EXPECT_EQ(blocked, 480 - broken);
 }
 

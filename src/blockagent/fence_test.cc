@@ -419,17 +419,31 @@ class ConsumersTest : public FenceTest {
                  {"spec", {{"renewTime", renewed}, {"leaseDurationSeconds", seconds}}}});
   }
   ConsumerFacts Find(const std::string& pod_uid = "old") {
-    return consumers_.Find("pv-1", Entry("n2", pod_uid), "set-1", [this](const std::string& node) {
-      EXPECT_EQ(node, "n2");
-      ++asked_;
-      return BackendFact::kNoLock;
-    });
+    return consumers_.Find("pv-1", Entry("n2", pod_uid), "set-1",
+                           {.fences_nodes = fences_nodes_, .find_lock = [this](const auto& node) {
+                              EXPECT_EQ(node, "n2");
+                              ++asked_;
+                              return BackendFact::kNoLock;
+                            }});
   }
 
   Consumers::Time now_{};
   int asked_ = 0;
+  bool fences_nodes_ = false;
   Consumers consumers_{ClientOf("n1"), {.now = [this] { return now_; }}};
 };
+
+TEST_F(ConsumersTest, NoSilenceIsWaitedForWhereTheStorageFences) {
+  fences_nodes_ = true;
+  AddLease("2026-01-01T00:00:00.000000Z");
+  EXPECT_EQ(Find().backend, BackendFact::kFences);
+  EXPECT_EQ(Find().node, NodeFact::kGone);
+  EXPECT_EQ(Find().lease, LeaseFact::kUnknown);
+  EXPECT_EQ(asked_, 0) << "nor is a lock of the image asked for";
+  // A pod that is there uses its volume by right.
+  AddPod("old", false, "set-1");
+  EXPECT_EQ(Find().backend, BackendFact::kUnknown);
+}
 
 TEST_F(ConsumersTest, APodIsItsUid) {
   AddNode();

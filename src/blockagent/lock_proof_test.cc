@@ -71,8 +71,12 @@ class LockProofTest : public testing::Test {
          .clock = clock_,
          .make_backend = [this](const Json&) -> base::StatusOr<std::unique_ptr<block::Backend>> {
            auto backend = std::make_unique<block::FakeBackend>(images_, "n1");
-           backend->OnCall([](std::string_view call, const std::string& argument) {
+           backend->OnCall([this](std::string_view call, const std::string& argument) {
              if (call == "ExchangeLocks" || call == "ProveLocks") EXPECT_EQ(argument, kUid);
+             if (call == "Fence") {
+               fenced_while_named_.push_back(FencedNode());
+               if (!fence_fails_.ok()) return fence_fails_;
+             }
              // This test is not about devices.
              return call == "Map" ? Error(StatusCode::kUnavailable, "as far as the device")
                                   : base::OkStatus();
@@ -150,8 +154,105 @@ class LockProofTest : public testing::Test {
   volume::FakeExec exec_;
   volume::FakeEventSink events_;
   block::FakeImages images_;
+  base::Status fence_fails_;
+  std::vector<std::string> fenced_while_named_;  // what the VolumeFence named first at each Fence
   std::unique_ptr<Attachments> attachments_;
 };
+
+// The same with a storage that fences nodes itself. Node n2 has the image mapped, and holds its
+// lock.
+class StorageFenceTest : public LockProofTest {
+ protected:
+  StorageFenceTest() {
+    {
+      base::MutexLock lock(images_.mutex);
+      images_.can_fence = true;
+    }
+    EXPECT_TRUE(block::FakeBackend(images_, "n2").Map("img-1", {}).ok());
+    AddFence();
+  }
+  std::vector<std::string> Fenced() {
+    base::MutexLock lock(images_.mutex);
+    return images_.fenced["n2"];
+  }
+};
+
+TEST_F(StorageFenceTest, ADeletedNodeIsFencedWhileTheVolumeFenceNamesThisOne) {
+  EXPECT_THAT(std::string(base::Message(Mount())), HasSubstr("as far as the device"));
+  EXPECT_EQ(FencedNode(), "n1");
+  EXPECT_THAT(Fenced(), testing::SizeIs(1));
+  EXPECT_THAT(fenced_while_named_, testing::ElementsAre("n1"));
+}
+
+TEST_F(StorageFenceTest, AFenceThatFailsKeepsTheImageUnmappedUntilItHolds) {
+  fence_fails_ = Error(StatusCode::kUnavailable, "no monitor answers");
+  for (int i = 0; i < 2; ++i) {
+    const base::Status refused = Mount();
+    EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(base::Message(refused)),
+                HasSubstr("fence node 'n2' from image 'img-1': no monitor answers"));
+    EXPECT_TRUE(Fenced().empty());
+  }
+  fence_fails_ = base::OkStatus();
+  EXPECT_THAT(std::string(base::Message(Mount())), HasSubstr("as far as the device"));
+  EXPECT_THAT(Fenced(), testing::SizeIs(1));
+}
+
+TEST_F(StorageFenceTest, APodThatIsThereKeepsItsVolumeAndItsClient) {
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "Pod"},
+               {"metadata", {{"name", "old"}, {"namespace", "default"}, {"uid", "uid-old"}}},
+               {"spec", {{"nodeName", "n2"}}}});
+  EXPECT_EQ(Mount().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(FencedNode(), "n2");
+  EXPECT_THAT(fenced_while_named_, testing::IsEmpty());
+}
+
+TEST_F(StorageFenceTest, ANodeThatIsThereIsNotFencedByAnAgent) {
+  client_.Add({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", {{"name", "n2"}}}});
+  const base::Status refused = Mount();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("node.kubernetes.io/unreachable"));
+  EXPECT_THAT(fenced_while_named_, testing::IsEmpty());
+}
+
+TEST_F(StorageFenceTest, ANodeIsNotFencedFromAnImageThatAnotherVolumeNames) {
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "PersistentVolume"},
+               {"metadata", {{"name", "pv-2"}}},
+               {"spec",
+                {{"flexVolume",
+                  {{"driver", "berth.dev/block"},
+                   {"options", {{"cluster", "other"}, {"image", "img-1"}}}}}}}});
+  const base::Status refused = Mount();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(refused)),
+              HasSubstr("PersistentVolume 'pv-2' names image 'img-1', too"));
+  EXPECT_THAT(fenced_while_named_, testing::IsEmpty());
+}
+
+TEST_F(StorageFenceTest, ANodeThatTheVolumeFenceNamesAgainIsNotFenced) {
+  // Readers share the volume; an old use of n2 is still owed, and a new one is there by right.
+  auto volume = client_.Peek<api::PersistentVolume>("", "pv-1")->json();
+  volume["spec"]["accessModes"] = {"ReadOnlyMany"};
+  volume["spec"]["flexVolume"]["readOnly"] = true;
+  client_.Add(volume);
+  auto fence = *client_.Peek<api::VolumeFence>("", "pv-1");
+  auto entries = fence.entries();
+  api::CleanupEntry owed{.volume = "pv-1", .attachment = entries[0], .cluster_name = "main"};
+  owed.attachment.pod_uid = "uid-older";
+  entries[0].read_only = true;
+  fence.set_entries(entries);
+  client_.Add(fence.json());
+  api::NodeCleanup cleanup(Json{{"apiVersion", "storage.berth.dev/v1alpha1"},
+                                {"kind", "NodeCleanup"},
+                                {"metadata", {{"name", "n2"}}}});
+  cleanup.set_entries({owed});
+  client_.Add(cleanup.json());
+  static_cast<void>(Mount());
+  EXPECT_EQ(client_.Peek<api::VolumeFence>("", "pv-1")->entries().size(), 2U);
+  EXPECT_THAT(fenced_while_named_, testing::IsEmpty());
+}
 
 TEST_F(LockProofTest, AFenceBreaksIfALockOfItsNodeWouldBeSeen) {
   AddFence();

@@ -109,4 +109,19 @@ StatusOr<bool> HasCleanup(kube::Client& client, const api::NodeName& node,
   });
 }
 
+StatusOr<std::vector<api::NodeName>> FindOwingNodes(kube::Client& client,
+                                                    const api::VolumeName& volume, bool readers) {
+  ASSIGN_OR_RETURN(const auto cleanups, client.List(NodeCleanup::kInfo, "", {}));
+  std::vector<api::NodeName> nodes;
+  for (const base::Json& item : cleanups.items) {
+    const NodeCleanup cleanup(item);
+    if (std::ranges::any_of(cleanup.entries(), [&](const CleanupEntry& entry) {
+          return entry.volume == volume.text() && (readers || !entry.attachment.read_only);
+        })) {
+      nodes.emplace_back(cleanup.name());
+    }
+  }
+  return nodes;
+}
+
 }  // namespace berth::blockagent

@@ -31,4 +31,10 @@ base::Status RemoveCleanup(kube::Client& client, const api::NodeName& node,
 base::StatusOr<bool> HasCleanup(kube::Client& client, const api::NodeName& node,
                                 const api::VolumeName& volume, const api::PodUid& pod);
 
+// The nodes whose NodeCleanup has an entry for the volume now; without `readers`, only entries of
+// pods that may write count.
+base::StatusOr<std::vector<api::NodeName>> FindOwingNodes(kube::Client& client,
+                                                          const api::VolumeName& volume,
+                                                          bool readers);
+
 }  // namespace berth::blockagent

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/base64.h"
+#include "api/kinds/secret_data.h"
 #include "controllers/call_metrics.h"
 #include "rpc/outcome.h"
 
@@ -61,19 +61,10 @@ StatusOr<VolumeCapability> ToCsiCapability(const api::PersistentVolume& volume,
 
 StatusOr<std::map<std::string, std::string>> ReadSecret(kube::Client& client,
                                                         const api::SecretReference& reference) {
-  std::map<std::string, std::string> out;
-  if (reference.empty()) return out;
-  const std::string context = fmt::format("read secret '{}/{}'", reference.ns, reference.name);
+  if (reference.empty()) return std::map<std::string, std::string>();
   const StatusOr<api::Secret> secret = kube::Get<api::Secret>(client, reference.ns, reference.name);
-  RETURN_IF_ERROR_WITH(secret, context);
-  for (const auto& [key, encoded] : secret->StringMap({"data"})) {
-    std::optional<std::string> value = base::DecodeBase64(encoded);
-    if (!value.has_value()) {
-      return Error(StatusCode::kInvalidArgument, "{}: key '{}' is not base64", context, key);
-    }
-    out.emplace(key, *std::move(value));
-  }
-  return out;
+  RETURN_IF_ERROR_WITH(secret, fmt::format("read secret '{}/{}'", reference.ns, reference.name));
+  return api::DecodeSecretData(*secret);
 }
 
 std::string DriverError(const Status& status) {

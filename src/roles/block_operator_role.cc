@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "controllers/blockoperator/block_operator.h"
+#include "controllers/csi_codec.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
 
@@ -22,16 +23,24 @@ struct Machine {
 class BlockOperatorRole : public Controller {
  public:
   BlockOperatorRole(const controllers::Context& context, blockoperator::Options options)
-      : operator_(context, WithBackends(std::move(options))) {}
+      : operator_(context, WithBackends(context.client, std::move(options))) {}
 
   std::string_view name() const override { return operator_.name(); }
   void Start() override { operator_.Start(); }
   void Stop() override { operator_.Stop(); }
 
  private:
-  blockoperator::Options WithBackends(blockoperator::Options options) const {
-    options.open_backend = [this](const base::Json& settings) {
-      return block::OpenBackend(settings, {*machine_.exec, *machine_.mounter});
+  // `client` is borrowed.
+  blockoperator::Options WithBackends(kube::Client& client, blockoperator::Options options) const {
+    options.open_backend = [this, &client](const base::Json& settings) {
+      return block::OpenBackend(
+          settings, {.exec = *machine_.exec,
+                     .mounter = *machine_.mounter,
+                     .proxy_socket = "",
+                     .node = "",
+                     .read_secret = [&client](const std::string& ns, const std::string& name) {
+                       return controllers::ReadSecret(client, {.name = name, .ns = ns});
+                     }});
     };
     return options;
   }

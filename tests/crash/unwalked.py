@@ -12,7 +12,9 @@ REASONS = {
     "flex.getvolumename.after": "where a driver has an answer, of which nobody makes anything",
     "block.nbd_*": "the kernel's NBD client, which not every kernel has; src/block/nbd/nbd_vm_test.cc takes them in a machine "
                    "of its own",
-    "blockoperator.fence.*": "comes once a node without an object was silent for 40 seconds, and keeps nothing of Berth's",
+    "blockoperator.fence.*": "only where the storage fences (RBD), before an image that a dead node holds is deleted",
+    "blockoperator.unfence.*": "only where the storage fences (RBD); src/controllers/blockoperator/stale_uses_test.cc lifts a fence",
+    "blockagent.storage_fence.*": "only where the storage fences (RBD); src/blockagent/lock_proof_test.cc repeats a fence that failed",
     "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy/exports_root_test.cc ends them",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/plugins/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",

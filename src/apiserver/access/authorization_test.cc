@@ -10,6 +10,7 @@
 #include "apiserver/access/node_rules.h"
 #include "apiserver/api_fixture.h"
 #include "apiserver/formats/kube_status.h"
+#include "apiserver/formats/object_text.h"
 #include "apiserver/kinds/pod_references.h"
 
 namespace berth::apiserver {
@@ -19,12 +20,16 @@ using base::StatusCode;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Knows that node "a" reaches what is called "mine".
+// Knows that node "a" reaches what is called "mine", and that a StorageCluster names the Secret
+// "of-cluster".
 class FakeReach : public ReachOracle {
  public:
   bool Reaches(std::string_view node, std::string_view, std::string_view, std::string_view,
                std::string_view name) override {
     return node == "a" && name == "mine";
+  }
+  bool IsSecretOfCluster(std::string_view ns, std::string_view name) override {
+    return ns == "n" && name == "of-cluster";
   }
 };
 
@@ -308,6 +313,10 @@ TEST(BlockAgentRulesTest, ABlockAgentMayWhatItsManifestGrants) {
       {MakeAttributes("patch", "", "nodes", "a"), false},
       {MakeAttributes("get", "", "nodes", "b", "proxy"), false},
       {MakeAttributes("get", "", "secrets", "mine", "", "n"), false},
+      {MakeAttributes("get", "", "secrets", "of-cluster", "", "n"), true},
+      {MakeAttributes("get", "", "secrets", "of-cluster", "", "other"), false},
+      {MakeAttributes("list", "", "secrets", "", "", "n"), false},
+      {MakeAttributes("watch", "", "secrets", "of-cluster", "", "n"), false},
       {MakeAttributes("get", "", "persistentvolumeclaims", "mine", "", "n"), true},
       {MakeAttributes("list", "", "persistentvolumeclaims"), false},
       {MakeAttributes("delete", "", "persistentvolumeclaims", "mine", "", "n"), false},
@@ -497,6 +506,27 @@ TEST_F(NodeReachTest, FollowsPodsAsTheyComeAndGo) {
     std::this_thread::yield();
   }
   EXPECT_FALSE(reaches("a", "s1"));
+}
+
+TEST_F(NodeReachTest, FindsTheSecretsThatStorageClustersName) {
+  NodeReach reach(*store_);
+  EXPECT_FALSE(reach.IsSecretOfCluster("berth-block", "ceph"));
+  const auto put = [&](const std::string& name, const Json& backend) {
+    const Json cluster = {{"apiVersion", "storage.berth.dev/v1alpha1"},
+                          {"kind", "StorageCluster"},
+                          {"metadata", {{"name", name}}},
+                          {"spec", {{"backend", backend}}}};
+    return store_->Apply({.key = ObjectStoreKey(api::kinds::kStorageCluster, "", name),
+                          .value = base::json::Dump(cluster)});
+  };
+  ASSERT_TRUE(put("images", {{"images", {{"folder", "/srv"}}}}).ok());
+  ASSERT_TRUE(
+      put("ceph", {{"rbd", {{"secretRef", {{"name", "ceph"}, {"namespace", "berth-block"}}}}}})
+          .ok());
+  EXPECT_TRUE(reach.IsSecretOfCluster("berth-block", "ceph"));
+  EXPECT_FALSE(reach.IsSecretOfCluster("berth-block", "other"));
+  EXPECT_FALSE(reach.IsSecretOfCluster("kube-system", "ceph"));
+  EXPECT_FALSE(reach.IsSecretOfCluster("", ""));
 }
 
 TEST_F(NodeReachTest, FollowsClaimsToVolumesAndTheirSecrets) {

@@ -12,6 +12,8 @@ std::span<const NodeRule> BlockAgentRules() {
       {"", "pods", "", {"get", "list"}},
       {"coordination.k8s.io", "leases", "", {"get"}},
       {"", "events", "", {"create", "patch"}},
+      // The key of a storage.
+      {"", "secrets", "", {"get"}, NodeRule::Limit::kOfCluster},
       {kBlock, "volumefences", "", {"get", "list", "watch", "create", "update", "delete"}},
       {kBlock, "volumefences", "status", {"update"}},
       {kBlock, "nodecleanups", "", {"get", "list", "watch", "create", "update", "delete"}},

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "api/kind_info.h"
+#include "api/kinds/block_kinds.h"
 #include "apiserver/formats/object_text.h"
 #include "apiserver/kinds/pod_references.h"
 #include "base/log.h"
@@ -262,6 +263,36 @@ bool NodeReach::Reaches(std::string_view node, std::string_view group, std::stri
   if (Refers(node, ReferenceTo(resource, ns, name))) return true;
   return (resource == "secrets" || resource == "endpoints") &&
          ReachesByVolume(node, resource, ns, name);
+}
+
+// There are few StorageClusters, and an agent asks seldom, so they are read each time.
+bool NodeReach::IsSecretOfCluster(std::string_view ns, std::string_view name) {
+  const std::string prefix = KeyPrefix(api::kinds::kStorageCluster, "");
+  std::string after;
+  store::Revision at = 0;
+  for (bool more = true; more;) {
+    const auto page = store_.List(prefix, after, kReachPage, at);
+    if (!page.ok()) {
+      LOG_WARNING("api: which Secrets StorageClusters name is not known: {}",
+                  base::ToString(page.status()));
+      return false;
+    }
+    at = page->revision;
+    more = page->more;
+    for (const store::Record& record : page->records) {
+      after = record.key;
+      const Json object = DecodeStored(*record.value).value_or(Json());
+      for (const auto& [type, backend] : base::json::Map(object, {"spec", "backend"}).items()) {
+        for (const char* member : {"secretRef", "chapSecretRef"}) {
+          if (String(backend, {member, "namespace"}) == ns && !ns.empty() &&
+              String(backend, {member, "name"}) == name) {
+            return true;
+          }
+        }
+      }
+    }
+  }
+  return false;
 }
 
 }  // namespace berth::apiserver

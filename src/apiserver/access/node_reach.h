@@ -32,6 +32,8 @@ class ReachOracle {
   // Whether the object belongs to `node`, or an object that belongs to it refers to this one.
   virtual bool Reaches(std::string_view node, std::string_view group, std::string_view resource,
                        std::string_view ns, std::string_view name) = 0;
+  // Whether the back end of a StorageCluster names the Secret (spec.backend.*.secretRef).
+  virtual bool IsSecretOfCluster(std::string_view ns, std::string_view name) = 0;
 };
 
 class NodeReach : public ReachOracle {
@@ -41,6 +43,7 @@ class NodeReach : public ReachOracle {
 
   bool Reaches(std::string_view node, std::string_view group, std::string_view resource,
                std::string_view ns, std::string_view name) override;
+  bool IsSecretOfCluster(std::string_view ns, std::string_view name) override;
 
  private:
   class References;

@@ -34,6 +34,8 @@ bool IsWithinLimit(const NodeRule& rule, std::string_view node, const AccessAttr
     case Limit::kReached:
       return !asked.name.empty() &&
              reach.Reaches(node, asked.group, asked.resource, asked.ns, asked.name);
+    case Limit::kOfCluster:
+      return !asked.name.empty() && reach.IsSecretOfCluster(asked.ns, asked.name);
   }
   return false;
 }
@@ -42,6 +44,7 @@ std::string RefusalReason(const NodeRule& rule, std::string_view node,
                           const AccessAttributes& asked) {
   if (!rule.refusal.empty()) return std::string(rule.refusal);
   if (asked.name.empty()) return "No Object name found";
+  if (rule.limit == Limit::kOfCluster) return "no StorageCluster names this Secret";
   return fmt::format("no relationship found between node '{}' and this object", node);
 }
 

@@ -20,6 +20,7 @@ struct NodeRule {
     kOwnName,    // the object that has the node's name
     kNodeField,  // lists and watches with a field selector spec.nodeName=NODE
     kReached,    // the node's own objects and those that its pods refer to
+    kOfCluster,  // Secrets that StorageClusters name
   };
   std::string_view group;
   std::string_view resource;

@@ -8,6 +8,7 @@ BlockOperator::BlockOperator(const Context& context, const Options& options)
       provisioner_(context, backends_, proofs_, options),
       grower_(context, backends_, options),
       stale_uses_(context, backends_, proofs_, options),
+      fence_lifts_(context, backends_, options),
       clusters_(context, backends_, proofs_, options),
       agents_(context, options) {}
 
@@ -15,6 +16,7 @@ void BlockOperator::Start() {
   provisioner_.Start();
   grower_.Start();
   stale_uses_.Start();
+  fence_lifts_.Start();
   clusters_.Start();
   agents_.Start();
 }
@@ -22,6 +24,7 @@ void BlockOperator::Start() {
 void BlockOperator::Stop() {
   agents_.Stop();
   clusters_.Stop();
+  fence_lifts_.Stop();
   stale_uses_.Stop();
   grower_.Stop();
   provisioner_.Stop();

@@ -1,6 +1,7 @@
 // Runs the controllers of block volumes. They make, grow and delete volumes for claims
-// (provisioner.h, grower.h), clean up the attachments of dead nodes (stale_uses.h), look after
-// StorageClusters (clusters.h), and deploy the programs on the nodes (agents.h). Only one process
+// (provisioner.h, grower.h), clean up the attachments of dead nodes (stale_uses.h), lift the
+// storage's fences of nodes that are back (fence_lifts.h), look after StorageClusters (clusters.h),
+// and deploy the programs on the nodes (agents.h). Only one process
 // runs them at a time, because the role has a lease.
 //
 // The API may not serve the kinds of storage.berth.dev yet. Until it does, the absence of an object
@@ -10,6 +11,7 @@
 #include "controllers/blockoperator/agents.h"
 #include "controllers/blockoperator/backends.h"
 #include "controllers/blockoperator/clusters.h"
+#include "controllers/blockoperator/fence_lifts.h"
 #include "controllers/blockoperator/grower.h"
 #include "controllers/blockoperator/node_proofs.h"
 #include "controllers/blockoperator/provisioner.h"
@@ -32,6 +34,7 @@ class BlockOperator : public Controller {
   Provisioner provisioner_;
   Grower grower_;
   StaleUses stale_uses_;
+  FenceLifts fence_lifts_;
   Clusters clusters_;
   Agents agents_;
 };

@@ -98,6 +98,10 @@ class Provisioner {
   base::Status Destroy(const Volume& volume, const BlockVolume& block);
   // The sentence that says who may still use the volume; "" for nobody.
   base::StatusOr<std::string> FindHolder(const Volume& volume, const BlockVolume& block);
+  // Has the storage fence the nodes that still have to take the volume off. The volume must be
+  // Released and without a VolumeFence, so that nobody may use it.
+  base::Status FenceOwingNodes(const Volume& volume, const BlockVolume& block,
+                               block::Backend& backend);
   // The volume is deleted while `holder` may use it: usually a node that has not unmounted it yet.
   Outcome AwaitRelease(const Volume& volume, const std::string& holder) ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status CheckAlone(const Volume& volume, const BlockVolume& block) const;

@@ -26,6 +26,20 @@ bool IsOutOfService(const api::Node* node) {
   return node != nullptr && node->has_taint(kOutOfServiceTaint);
 }
 
+bool IsUnreachable(const api::Node* node) {
+  return node != nullptr && node->has_taint(kUnreachableTaint);
+}
+
+// Whether somebody asked for the volume and was refused, by the condition that its agent wrote.
+bool IsRequestBlocked(const api::VolumeFence& fence) {
+  for (const Json& condition : base::json::Array(fence.json(), {"status", "conditions"})) {
+    if (base::json::String(condition, {"type"}) == "Blocked") {
+      return base::json::String(condition, {"status"}) == "True";
+    }
+  }
+  return false;
+}
+
 std::string DeviceOn(const api::VolumeFence& fence, const std::string& node) {
   for (const Json& device : base::json::Array(fence.json(), {"status", "devices"})) {
     if (base::json::String(device, {"node"}) == node) {
@@ -59,7 +73,14 @@ StaleUses::StaleUses(const Context& context, Backends& backends, NodeProofs& pro
                     [this](const std::string&) { return Scan(); }) {
   AddBlockIndexes(fences_);
   fences_.AddHandler([this](const auto& change) {
-    if (change.after != nullptr) fence_workers_.Add(change.key);
+    if (change.after == nullptr) return;
+    const bool newly_blocked = IsRequestBlocked(*change.after) &&
+                               (change.before == nullptr || !IsRequestBlocked(*change.before));
+    if (newly_blocked) {
+      fence_workers_.AddNow(change.key);
+    } else {
+      fence_workers_.Add(change.key);
+    }
   });
   cleanups_.AddHandler([this](const auto& change) {
     if (change.after != nullptr) cleanup_workers_.Add(change.key);
@@ -69,7 +90,8 @@ StaleUses::StaleUses(const Context& context, Backends& backends, NodeProofs& pro
     const bool was_there = change.before != nullptr;
     if (!gone) proofs_.NotePresence(change.key);
     if (!gone && was_there &&
-        IsOutOfService(change.before.get()) == IsOutOfService(change.after.get())) {
+        IsOutOfService(change.before.get()) == IsOutOfService(change.after.get()) &&
+        IsUnreachable(change.before.get()) == IsUnreachable(change.after.get())) {
       return;
     }
     for (const auto& fence : fences_.ByIndex(kFencesByNode, change.key)) {
@@ -104,7 +126,7 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
   const auto entries = copy->entries();
   const auto may_be_stale = [&](const FenceEntry& entry) {
     const auto node = nodes_.Get(entry.node);
-    return node == nullptr || IsOutOfService(node.get());
+    return node == nullptr || IsOutOfService(node.get()) || IsUnreachable(node.get());
   };
   if (std::none_of(entries.begin(), entries.end(), may_be_stale)) return Outcome::Done();
   const StatusOr<Fence> live = kube::Get<Fence>(context_.client, "", name);
@@ -115,28 +137,30 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
   const std::string image = block.has_value() ? block->image : name;
   std::map<std::string, std::vector<CleanupEntry>> stale;  // by node
   std::vector<FenceEntry> rest;
+  Status missing = base::OkStatus();
   for (const FenceEntry& entry : live->entries()) {
-    const auto node = nodes_.Get(entry.node);
-    if (node == nullptr) {
-      // The informer's copy may be late, so the API is asked.
-      const StatusOr<bool> absent = proofs_.IsAbsent(entry.node);
-      if (!absent.ok()) return AfterApi(absent.status());
-      if (!*absent) return Outcome::After(std::chrono::seconds(1));
-    } else if (!IsOutOfService(node.get())) {
+    const StatusOr<std::string> why = FindStaleness(entry);
+    if (!why.ok()) {
+      if (why.status().code() != StatusCode::kFailedPrecondition) return AfterApi(why.status());
+      missing = why.status();
+    }
+    if (!why.ok() || why->empty()) {
       rest.push_back(entry);
       continue;
     }
-    stale[entry.node].push_back(
-        {.volume = name,
-         .attachment = entry,
-         .cluster_name = entry.cluster_name,
-         .image = image,
-         .device_path = DeviceOn(*live, entry.node),
-         .reason = node == nullptr ? "the Node was deleted" : "the Node is out of service"});
+    stale[entry.node].push_back({.volume = name,
+                                 .attachment = entry,
+                                 .cluster_name = entry.cluster_name,
+                                 .image = image,
+                                 .device_path = DeviceOn(*live, entry.node),
+                                 .reason = *why});
   }
-  if (stale.empty()) return Outcome::Done();
+  // Where the storage fences, the end of a pod's time is all that is waited for.
+  if (stale.empty()) {
+    return missing.ok() ? Outcome::Done()
+                        : Outcome{.status = missing, .delay = options_.retry_start};
+  }
 
-  Status missing = base::OkStatus();
   std::vector<std::pair<FenceEntry, std::string>> proven;
   for (auto& [node, of_node] : stale) {
     if (const Status kept = WriteCleanup(node, of_node); !kept.ok()) return AfterApi(kept);
@@ -172,6 +196,26 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
   return missing.ok() ? Outcome::Done() : Outcome::Retry(missing);
 }
 
+bool StaleUses::FencesNodes(const std::string& cluster) {
+  const StatusOr<Backends::Ptr> backend = backends_.Of(cluster);
+  return backend.ok() && (*backend)->FencesNodes();
+}
+
+StatusOr<std::string> StaleUses::FindStaleness(const FenceEntry& entry) {
+  const auto node = nodes_.Get(entry.node);
+  if (node == nullptr) {
+    // The informer's copy may be late, so the API is asked.
+    ASSIGN_OR_RETURN(const bool absent, proofs_.IsAbsent(entry.node));
+    if (absent) return std::string("the Node was deleted");
+    return Error(StatusCode::kAborted, "Node '{}' is there again", entry.node);
+  }
+  if (IsOutOfService(node.get())) return std::string("the Node is out of service");
+  if (!IsUnreachable(node.get()) || !FencesNodes(entry.cluster_name)) return std::string();
+  // Nothing is written for a pod that may still use the volume, because its node may be back soon.
+  RETURN_IF_ERROR(ProvePodEnded(entry));
+  return std::string("the Node is unreachable, and the pod's time to end is over");
+}
+
 Status StaleUses::WriteFence(const Fence& fence, const std::vector<FenceEntry>& rest) {
   if (rest.empty()) {
     return context_.client.Delete(
@@ -194,7 +238,42 @@ Status StaleUses::ProvePodGone(const FenceEntry& entry) {
                entry.pod_namespace, entry.pod);
 }
 
+Status StaleUses::ProvePodEnded(const FenceEntry& entry) {
+  const auto pod = kube::Get<api::Pod>(context_.client, entry.pod_namespace, entry.pod);
+  if (pod.status().code() == StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(pod);
+  if (pod->uid() != entry.pod_uid) return base::OkStatus();
+  if (!pod->deleting()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the pod still exists, and is not being deleted: kubectl delete pod -n {} {}",
+                 entry.pod_namespace, entry.pod);
+  }
+  // The API adds the pod's grace period to the time of the request.
+  const auto until = api::ParseTime(pod->String({"metadata", "deletionTimestamp"}));
+  RETURN_IF_ERROR(until);
+  if (context_.clock.Now() >= *until) return base::OkStatus();
+  return Error(StatusCode::kFailedPrecondition, "pod '{}/{}' still has time to end, until {}",
+               entry.pod_namespace, entry.pod, api::FormatTime(*until));
+}
+
+StatusOr<std::string> StaleUses::ProveFenceable(const FenceEntry& entry) {
+  RETURN_IF_ERROR(ProvePodEnded(entry));
+  constexpr std::string_view kFenced = "the storage fences it before another node maps the image";
+  const auto node = kube::Get<api::Node>(context_.client, "", entry.node);
+  if (node.status().code() == StatusCode::kNotFound) {
+    return fmt::format("its pod is gone, node '{}' was deleted, and {}", entry.node, kFenced);
+  }
+  RETURN_IF_ERROR(node);
+  if (node->has_taint(kOutOfServiceTaint) || node->has_taint(kUnreachableTaint)) {
+    return fmt::format("its pod has ended or is gone, node '{}' is {}, and {}", entry.node,
+                       node->has_taint(kOutOfServiceTaint) ? "out of service" : "unreachable",
+                       kFenced);
+  }
+  return Error(StatusCode::kFailedPrecondition, "node '{}' is there again", entry.node);
+}
+
 StatusOr<std::string> StaleUses::ProveUnused(const CleanupEntry& entry) {
+  if (FencesNodes(entry.cluster_name)) return ProveFenceable(entry.attachment);
   // The node is asked about first, because its silence is measured from the first question.
   const StatusOr<NodeProofs::Proof> node = proofs_.ProveGone(entry.attachment.node);
   RETURN_IF_ERROR(ProvePodGone(entry.attachment));
@@ -224,9 +303,6 @@ StatusOr<std::string> StaleUses::ProveFenced(const CleanupEntry& entry) {
     unseen = life.ok() ? (*backend)->ProveLocks(*life, api::NodeName(node)) : life.status();
     if (unseen.ok()) return std::string("the back end has no lock of the image");
   }
-  const Status fenced = Passing<"blockoperator.fence">(
-      [&] { return (*backend)->Fence(entry.image, api::NodeName(node)); });
-  if (fenced.ok()) return fmt::format("the back end has shut node '{}' out", node);
   if (!unseen.ok()) return unproven(base::Message(unseen));
   if (locked.ok()) {
     const std::string lapse = (*backend)->DescribeLapse();

@@ -5,8 +5,14 @@
 //   a VolumeFence with an entry of a node that has no object, or that is out of service
 //     ── the entry written into the NodeCleanup of that node ──▶ [remembered]
 //     ── its pod is gone, and the node is proven gone (node_proofs.h), and, unless the taint
-//        out-of-service is the proof, the back end has no lock of the image or fences the node
+//        out-of-service is the proof, the back end has no lock of the image
 //     ── NodeCleanup written once more ──▶ the entry leaves the fence, with an event
+//
+// If the back end fences nodes, no silence and no lock is waited for: whoever maps the image next
+// has the storage fence each node first whose NodeCleanup names the volume, and does so while the
+// VolumeFence names its own pod, so that no rightful use is hit. Then an entry of a node that is
+// only unreachable (node.kubernetes.io/unreachable) goes, too, once its pod is gone, or is being
+// deleted and had its time to end. A refused request for such a volume wakes this queue at once.
 //
 // The NodeCleanup is written before the fence, and each change of an object carries the
 // resourceVersion that was read. So a crash between the two leaves one entry too many, and never
@@ -54,7 +60,15 @@ class StaleUses {
   // Returns the proof as a text for people. FAILED_PRECONDITION says what is missing.
   base::StatusOr<std::string> ProveUnused(const api::CleanupEntry& entry);
   base::Status ProvePodGone(const api::FenceEntry& entry);
+  // As ProvePodGone; a pod that is being deleted, and had its time to end, is proven gone, too.
+  base::Status ProvePodEnded(const api::FenceEntry& entry);
   base::StatusOr<std::string> ProveFenced(const api::CleanupEntry& entry);
+  // ProveUnused for a back end that fences nodes.
+  base::StatusOr<std::string> ProveFenceable(const api::FenceEntry& entry);
+  bool FencesNodes(const std::string& cluster);
+  // Why the entry may be stale, for people: "the Node was deleted". "": its node is there, or an
+  // answer of the API is waited for. ABORTED: the informer's copy is late.
+  base::StatusOr<std::string> FindStaleness(const api::FenceEntry& entry);
   // Writes `entries` into the NodeCleanup of `node`, and creates it if it is missing. OK: the
   // NodeCleanup has these entries now.
   base::Status WriteCleanup(const std::string& node, const std::vector<api::CleanupEntry>& entries);

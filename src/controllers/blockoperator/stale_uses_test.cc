@@ -146,6 +146,98 @@ TEST_F(StaleUsesTest, ALockThatNobodyEverSawKeepsTheFenceThoughThereIsNone) {
   EXPECT_TRUE(WaitFree());
 }
 
+class FencingStaleUsesTest : public StaleUsesTest {
+ protected:
+  FencingStaleUsesTest() { store_->CanFence(true); }
+  void SetUnreachable(const std::string& node) {
+    cluster_.Put(MakeNode(
+        node,
+        {{"spec",
+          {{"taints", {{{"key", std::string(kUnreachableTaint)}, {"effect", "NoExecute"}}}}}}}));
+  }
+  void EndPodAt(const std::string& time) {
+    base::Json pod = cluster_.Get<api::Pod>("default", "web").json();
+    pod["metadata"]["deletionTimestamp"] = time;
+    pod["metadata"]["finalizers"] = {"test/keep"};
+    cluster_.Put(pod);
+  }
+  std::vector<std::string> Fenced() {
+    base::MutexLock lock(store_->images.mutex);
+    return store_->images.fenced["node-b"];
+  }
+};
+
+TEST_F(FencingStaleUsesTest, ADeletedNodesVolumeMovesWithoutAnyWaitForItsSilence) {
+  options_.node_silence = std::chrono::hours(1);
+  BeginWithUse();
+  EndPod();
+  EndNode();
+  ASSERT_TRUE(WaitFree());
+  EXPECT_EQ(Remembered().size(), 1U) << "so that the next user has the storage fence the node";
+  EXPECT_TRUE(cluster_.events.WaitFor("the storage fences it before another node maps the image"));
+  EXPECT_THAT(Fenced(), ::testing::IsEmpty()) << "while nobody holds the VolumeFence";
+}
+
+TEST_F(FencingStaleUsesTest, AnUnreachableNodesVolumeMovesOnceItsPodsTimeIsOver) {
+  BeginWithUse();
+  SetUnreachable("node-b");
+  // A pod that is not being deleted uses its volume by right.
+  PutFence("other", {FenceEntryOf("node-gone", "x")});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return cluster_.Has<Cleanup>("", "node-gone"); }));
+  EXPECT_TRUE(cluster_.Has<Fence>("", kVolume));
+  EXPECT_FALSE(cluster_.Has<Cleanup>("", "node-b"));
+  EndPodAt("2100-01-01T00:00:00Z");
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !cluster_.Has<Fence>("", kVolume); },
+                                         std::chrono::milliseconds(200)));
+  EndPodAt("2026-01-01T00:00:00Z");
+  ASSERT_TRUE(WaitFree());
+  EXPECT_EQ(Remembered().size(), 1U);
+  EXPECT_TRUE(cluster_.events.WaitFor("node 'node-b' is unreachable"));
+}
+
+TEST_F(FencingStaleUsesTest, AnUnreachableNodeKeepsItsVolumesWhereNothingFencesIt) {
+  store_->CanFence(false);
+  BeginWithUse();
+  EndPod();
+  SetUnreachable("node-b");
+  PutFence("other", {FenceEntryOf("node-gone", "x")});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return cluster_.Has<Cleanup>("", "node-gone"); }));
+  EXPECT_TRUE(cluster_.Has<Fence>("", kVolume));
+  EXPECT_FALSE(cluster_.Has<Cleanup>("", "node-b"));
+}
+
+TEST_F(FencingStaleUsesTest, AVolumeThatADeadNodeHoldsIsFencedBeforeItIsDeleted) {
+  BeginWithUse();
+  EndPod();
+  EndNode();
+  ASSERT_TRUE(WaitFree());
+  Release("data");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !store_->Has(kVolume); }));
+  EXPECT_THAT(Fenced(), ::testing::SizeIs(1));
+}
+
+TEST_F(FencingStaleUsesTest, AFenceStandsUntilTheNodeIsCleanAndIsThenLifted) {
+  options_.check_interval = std::chrono::milliseconds(20);
+  BeginWithUse();
+  EndPod();
+  EndNode();
+  ASSERT_TRUE(WaitFree());
+  // The agent that has the volume next.
+  ASSERT_TRUE(
+      block::FakeBackend(store_->images, "node-a").Fence(kVolume, api::NodeName("node-b")).ok());
+  ASSERT_THAT(Fenced(), ::testing::SizeIs(1));
+  EXPECT_FALSE(
+      cluster_.client.WaitUntil([&] { return Fenced().empty(); }, std::chrono::milliseconds(300)));
+  // A lost object proves nothing.
+  cluster_.client.Remove(Cleanup::kInfo, "", "node-b");
+  EXPECT_FALSE(
+      cluster_.client.WaitUntil([&] { return Fenced().empty(); }, std::chrono::milliseconds(300)));
+  // The node is back, and its agent has taken the volume off.
+  cluster_.Put(MakeNode("node-b"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Fenced().empty(); }));
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal NodeUnfenced pool"));
+}
+
 TEST_F(StaleUsesTest, OthersThatUseTheVolumeStayInTheFence) {
   Begin();
   PutBound("data", {{"spec", {{"accessModes", {"ReadOnlyMany"}}}}});

@@ -1,4 +1,6 @@
 // Deletes released PersistentVolumes and their images (provisioner.h).
+#include <algorithm>
+
 #include "base/log.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/claims.h"
@@ -114,6 +116,8 @@ base::StatusOr<std::string> Provisioner::FindHolder(const Volume& volume,
                  block.cluster, block.image, kImageFinalizer);
   }
   RETURN_IF_ERROR(backend);
+  // A node that died left its lock in the storage, which keeps it until it is broken.
+  if ((*backend)->FencesNodes()) RETURN_IF_ERROR(FenceOwingNodes(volume, block, **backend));
   const StatusOr<bool> locked = (*backend)->HasLock(block.image);
   if (locked.ok() && *locked) {
     return fmt::format("a node still has image '{}' mapped (the back end holds a lock)",
@@ -121,6 +125,26 @@ base::StatusOr<std::string> Provisioner::FindHolder(const Volume& volume,
   }
   if (!locked.ok() && !MayBeDeleted(locked.status())) return locked.status();
   return std::string();
+}
+
+base::Status Provisioner::FenceOwingNodes(const Volume& volume, const BlockVolume& block,
+                                          block::Backend& backend) {
+  ASSIGN_OR_RETURN(const kube::ListResult cleanups,
+                   context_.client.List(api::kinds::kNodeCleanup, "", {}));
+  for (const base::Json& item : cleanups.items) {
+    const api::NodeCleanup cleanup(item);
+    const auto entries = cleanup.entries();
+    if (std::none_of(entries.begin(), entries.end(), [&](const api::CleanupEntry& entry) {
+          return entry.volume == volume.name();
+        })) {
+      continue;
+    }
+    RETURN_IF_ERROR_WITH(
+        Passing<"blockoperator.fence">(
+            [&] { return backend.Fence(block.image, api::NodeName(cleanup.name())); }),
+        fmt::format("fence node '{}' from image '{}'", cleanup.name(), block.image));
+  }
+  return base::OkStatus();
 }
 
 Provisioner::Outcome Provisioner::AwaitRelease(const Volume& volume, const std::string& holder) {

@@ -1,0 +1,171 @@
+// `berth-rbd call` in memory, as an Exec: a pool with images, locks and a blocklist, for tests of
+// the back end that calls it. It checks that each request has the cluster and the right key, and
+// that the key is nowhere but on standard input. Thread-safe.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "platform/processes/exec.h"
+
+namespace berth::block {
+
+class FakeBerthRbd : public platform::Exec {
+ public:
+  struct Image {
+    int64_t size = 0;
+    std::string snapshot_of;
+    std::string note;
+    std::map<std::string, std::string> holders;  // address → node
+  };
+
+  static std::string key() { return "AQCMrqhlAAAAABAAd0Nb4lZvYbI1dm9xUVJ2fA=="; }
+
+  base::StatusOr<platform::CommandResult> Run(const platform::Command& command) override {
+    EXPECT_EQ(command.argv.size(), 2U);
+    EXPECT_TRUE(command.argv[0].ends_with("rbd")) << command.argv[0];
+    EXPECT_EQ(command.argv[1], "call");
+    EXPECT_TRUE(command.env.empty());
+    const auto request = base::json::Parse(command.stdin_data);
+    EXPECT_TRUE(request.ok());
+    base::MutexLock lock(mutex_);
+    calls_.push_back(base::json::String(*request, {"call"}));
+    if (!broken_.ok()) return broken_;
+    if (crashes_) {
+      return platform::CommandResult{.exit_code = 139, .err = "with key " + key() + " it crashed"};
+    }
+    if (base::json::String(*request, {"cluster", "key"}) != key()) {
+      return Fail("PERMISSION_DENIED", "Ceph refuses the key of client.kube");
+    }
+    return Answer(*request);
+  }
+
+  // All calls fail so.
+  void Break(base::Status status) {
+    base::MutexLock lock(mutex_);
+    broken_ = std::move(status);
+  }
+  void Crash() {
+    base::MutexLock lock(mutex_);
+    crashes_ = true;
+  }
+  void FailNext(std::string code, std::string message) {
+    base::MutexLock lock(mutex_);
+    next_failure_ = {std::move(code), std::move(message)};
+  }
+  // A client of the node takes the image's lock.
+  void Hold(const std::string& image, const std::string& node, const std::string& address) {
+    base::MutexLock lock(mutex_);
+    images_[image].holders[address] = node;
+  }
+  std::vector<std::string> TakeCalls() {
+    base::MutexLock lock(mutex_);
+    return std::exchange(calls_, {});
+  }
+
+ private:
+  using Json = base::Json;
+
+  static platform::CommandResult Fail(const std::string& code, const std::string& message) {
+    const Json error = {{"error", {{"code", code}, {"message", message}}}};
+    return {.exit_code = 1, .out = base::json::Dump(error), .err = ""};
+  }
+  static platform::CommandResult Give(const Json& result) {
+    return {.exit_code = 0, .out = base::json::Dump(result), .err = ""};
+  }
+  static Json Show(const std::string& name, const Image& image) {
+    return {{"name", name}, {"size", image.size}, {"snapshotOf", image.snapshot_of}};
+  }
+
+  platform::CommandResult Answer(const Json& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!next_failure_.first.empty()) {
+      const auto [code, message] = std::exchange(next_failure_, {});
+      return Fail(code, message);
+    }
+    const std::string call = base::json::String(request, {"call"});
+    if (call == "check") return Give(Json::object());
+    if (call == "list") {
+      Json all = Json::array();
+      for (const auto& [name, image] : images_) all.push_back(Show(name, image));
+      return Give({{"images", std::move(all)}});
+    }
+    if (call == "fenced" || call == "unfence") return AnswerAboutFences(call, request);
+    return AnswerAboutImage(call, base::json::String(request, {"image"}), request);
+  }
+  platform::CommandResult AnswerAboutFences(const std::string& call, const Json& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (call == "fenced") {
+      Json nodes = Json::object();
+      for (const auto& [address, node] : fenced_) nodes[node].push_back(address);
+      return Give({{"nodes", std::move(nodes)}});
+    }
+    for (const Json& address : base::json::Array(request, {"addresses"})) {
+      fenced_.erase(address.get<std::string>());
+    }
+    return Give(Json::object());
+  }
+  platform::CommandResult AnswerAboutImage(const std::string& call, const std::string& name,
+                                           const Json& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (call == "create") {
+      const int64_t size = base::json::Int(request, {"size"});
+      Image& image = images_.try_emplace(name, Image{.size = size}).first->second;
+      if (image.size < size) return Fail("ALREADY_EXISTS", "image has another size");
+      return Give(Show(name, image));
+    }
+    if (call == "delete" && !images_.contains(name)) return Give(Json::object());
+    if (!images_.contains(name)) return Fail("NOT_FOUND", "there is no image '" + name + "'");
+    Image& image = images_.at(name);
+    if (call == "delete") {
+      if (!image.holders.empty()) return Fail("FAILED_PRECONDITION", "the image has a lock");
+      images_.erase(name);
+      return Give(Json::object());
+    }
+    if (call == "snapshot") {
+      const std::string snapshot = base::json::String(request, {"snapshot"});
+      images_[snapshot] = {.size = image.size, .snapshot_of = name};
+      return Give(Show(snapshot, images_[snapshot]));
+    }
+    if (call == "grow") image.size = std::max(image.size, base::json::Int(request, {"size"}));
+    if (call == "grow" || call == "info") return Give(Show(name, image));
+    if (call == "note") image.note = base::json::String(request, {"uuid"});
+    if (call == "note") return Give(Json::object());
+    if (call == "readNote") return Give({{"uuid", image.note}});
+    Json addresses = Json::array();
+    if (call == "holders") {
+      for (const auto& [address, node] : image.holders) {
+        addresses.push_back({{"address", address}, {"node", node}, {"alive", true}});
+      }
+      return Give({{"holders", std::move(addresses)}});
+    }
+    if (call != "fence") return Fail("UNIMPLEMENTED", "no call " + call);
+    const std::string target = base::json::String(request, {"target"});
+    for (auto it = image.holders.begin(); it != image.holders.end();) {
+      if (it->second != target) {
+        ++it;
+        continue;
+      }
+      addresses.push_back(it->first);
+      fenced_[it->first] = target;
+      it = image.holders.erase(it);
+    }
+    return Give({{"addresses", std::move(addresses)}});
+  }
+
+  base::Mutex mutex_;
+  std::map<std::string, Image> images_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> fenced_ ABSL_GUARDED_BY(mutex_);  // address → node
+  std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+  base::Status broken_ ABSL_GUARDED_BY(mutex_);
+  bool crashes_ ABSL_GUARDED_BY(mutex_) = false;
+  std::pair<std::string, std::string> next_failure_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::block

@@ -1,0 +1,418 @@
+#include "block/rbd/rbd_backend.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/ids.h"
+#include "base/key_locks.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "block/images/image_record.h"
+#include "block/images/proxy_mappings.h"
+#include "block/mount_shutdown.h"
+#include "block/rbd/rbd_kernel.h"
+#include "block/rbd/rbd_settings.h"
+#include "block/storage_program.h"
+#include "platform/devices/loop_table.h"
+#include "platform/files/record_files.h"
+
+namespace berth::block {
+
+using base::Error;
+using base::Json;
+using base::Quote;
+using base::StatusCode;
+using base::json::Int;
+using base::json::String;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+// What the operator calls itself; no Node has a capital letter in its name.
+constexpr char kOperator[] = "Operator";
+// So that a StorageCluster and a pod say within ten seconds what is wrong.
+constexpr seconds kCheckTime{8};
+constexpr seconds kCallTime{30};
+// librbd removes an image object by object.
+constexpr seconds kDeleteTime{1800};
+constexpr seconds kMapTime{30};
+constexpr seconds kUnmapTime{60};
+// How long a key that was read is used again, and how long a check counts.
+constexpr seconds kKeyTime{10};
+constexpr seconds kCheckedTime{60};
+
+ImageInfo ToInfo(const Json& answer) {
+  return {.name = String(answer, {"name"}),
+          .size_bytes = Int(answer, {"size"}),
+          .snapshot_of = String(answer, {"snapshotOf"})};
+}
+
+class RbdBackend : public Backend {
+ public:
+  RbdBackend(RbdSettings settings, const BackendParts& parts, const std::string& program)
+      : settings_(std::move(settings)),
+        node_(parts.node),
+        mark_(base::Sha256Hex(parts.node).substr(0, 12) + "." +
+              base::Sha256Hex(settings_.Store()).substr(0, 12)),
+        read_secret_(parts.read_secret),
+        exec_(parts.exec),
+        mounter_(parts.mounter),
+        program_name_(program),
+        program_(parts.exec, program),
+        proxied_(settings_.Store(), parts) {}
+
+  base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
+    ASSIGN_OR_RETURN(const auto hold, Hold(wanted.name));
+    return CallForInfo({{"call", "create"},
+                        {"image", wanted.name},
+                        {"size", wanted.size_bytes},
+                        {"source", wanted.source}});
+  }
+  base::Status Delete(const std::string& image) override {
+    ASSIGN_OR_RETURN(const auto hold, Hold(image));
+    return Call({{"call", "delete"}, {"image", image}}, kDeleteTime).status();
+  }
+  base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
+                                           const std::string& snapshot) override {
+    RETURN_IF_ERROR(CheckImageName(image));
+    ASSIGN_OR_RETURN(const auto hold, Hold(snapshot));
+    return CallForInfo({{"call", "snapshot"}, {"image", image}, {"snapshot", snapshot}});
+  }
+  base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
+    ASSIGN_OR_RETURN(const auto hold, Hold(image));
+    return CallForInfo({{"call", "grow"}, {"image", image}, {"size", size_bytes}});
+  }
+  base::StatusOr<std::vector<ImageInfo>> List() override {
+    ASSIGN_OR_RETURN(const Json answer, Call({{"call", "list"}}, kCallTime));
+    std::vector<ImageInfo> images;
+    for (const Json& one : base::json::Array(answer, {"images"})) images.push_back(ToInfo(one));
+    return images;
+  }
+
+  base::StatusOr<bool> HasLock(const std::string& image) override {
+    ASSIGN_OR_RETURN(const Json holders, FindHolders(image));
+    return !holders.empty();
+  }
+  base::StatusOr<bool> HoldsLock(const Mapping& mapping) override {
+    const base::Status sound = Check(mapping);
+    if (sound.code() == StatusCode::kDataLoss) return false;
+    RETURN_IF_ERROR(sound);
+    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image));
+    const std::string client = String(mapping.state, {"client"});
+    return std::ranges::any_of(holders, [&](const Json& one) {
+      return client.empty() ? String(one, {"node"}) == node_ : String(one, {"address"}) == client;
+    });
+  }
+  // Ceph keeps the locks with the images, so there is nothing to exchange. The storage is asked
+  // whether it can be used, so that a wrong key or a missing pool is told before a fence is taken.
+  base::Status ExchangeLocks(const std::string& /*life*/) override {
+    RETURN_IF_ERROR(ReadKey());  // before an earlier check counts, because the Secret may be gone
+    {
+      base::MutexLock lock(mutex_);
+      if (steady_clock::now() - checked_ < kCheckedTime) return base::OkStatus();
+    }
+    const base::Status checked = Call({{"call", "check"}}, kCheckTime).status();
+    if (checked.code() == StatusCode::kNotFound ||
+        checked.code() == StatusCode::kPermissionDenied) {
+      return Error(StatusCode::kFailedPrecondition, "{}", base::Message(checked));
+    }
+    RETURN_IF_ERROR(checked);
+    base::MutexLock lock(mutex_);
+    checked_ = steady_clock::now();
+    return base::OkStatus();
+  }
+  // A client that opened the image before, and has not asked for the lock yet, gets it only if
+  // nobody else has it.
+  base::Status ProveLocks(const std::string& /*life*/, const api::NodeName& /*node*/) override {
+    return base::OkStatus();
+  }
+  std::string DescribeLapse() override {
+    return "Ceph keeps the lock of a machine that died until somebody breaks it";
+  }
+  bool FencesNodes() const override { return true; }
+  base::Status Fence(const std::string& image, const api::NodeName& node) override {
+    RETURN_IF_ERROR(CheckImageName(image));
+    ASSIGN_OR_RETURN(
+        const Json answer,
+        Call({{"call", "fence"}, {"image", image}, {"target", node.text()}}, kCallTime));
+    const auto clients = base::json::Strings(base::json::Array(answer, {"addresses"}));
+    if (!clients.empty()) {
+      LOG_INFO("node {} is fenced from image {}: {}", Quote(node.text()), Quote(image),
+               fmt::join(clients, ", "));
+    }
+    return base::OkStatus();
+  }
+  base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
+    ASSIGN_OR_RETURN(const Json answer, Call({{"call", "fenced"}}, kCallTime));
+    std::map<std::string, std::vector<std::string>> fenced;
+    for (const auto& [node, clients] : base::json::Map(answer, {"nodes"}).items()) {
+      fenced[node] = base::json::Strings(clients);
+    }
+    return fenced;
+  }
+  base::Status Unfence(const api::NodeName& node,
+                       const std::vector<std::string>& clients) override {
+    if (clients.empty()) return base::OkStatus();
+    return Call({{"call", "unfence"}, {"target", node.text()}, {"addresses", clients}}, kCallTime)
+        .status();
+  }
+
+  base::Status NoteFormatting(const std::string& image, const std::string& uuid) override {
+    RETURN_IF_ERROR(CheckImageName(image));
+    return Call({{"call", "note"}, {"image", image}, {"uuid", uuid}}, kCallTime).status();
+  }
+  base::StatusOr<std::string> ReadFormatting(const std::string& image) override {
+    RETURN_IF_ERROR(CheckImageName(image));
+    ASSIGN_OR_RETURN(const Json answer, Call({{"call", "readNote"}, {"image", image}}, kCallTime));
+    return String(answer, {"uuid"});
+  }
+
+  base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
+    ASSIGN_OR_RETURN(const auto hold, Hold(image));
+    ASSIGN_OR_RETURN(const std::optional<Mapping> found, Find(image));
+    const bool by_kernel = found.has_value() ? IsKernelDevice(*found) : UsesKernel();
+    if (!by_kernel) {
+      ASSIGN_OR_RETURN(const std::string key, ReadKey());
+      return proxied_.Map({.image = image,
+                           .read_only = options.read_only,
+                           .shared = options.shared_writers,
+                           .program = program_name_,
+                           .settings = {{"cluster", Describe(key)}, {"node", node_}}});
+    }
+    if (!found.has_value()) return MapByKernel(image, options);
+    if (!found->read_only || options.read_only) return *found;
+    return Error(StatusCode::kFailedPrecondition,
+                 "image {} is mapped for reading only, as {}: unmap it first", Quote(image),
+                 found->device);
+  }
+  base::StatusOr<std::optional<Mapping>> FindMapping(const std::string& image) override {
+    return Find(image);
+  }
+  base::StatusOr<std::vector<Mapping>> ListMappings() override {
+    ASSIGN_OR_RETURN(std::vector<Mapping> mappings, proxied_.ListMappings());
+    ASSIGN_OR_RETURN(const std::vector<RbdDevice> devices, ListRbdDevices(mark_));
+    for (const RbdDevice& device : devices) {
+      ASSIGN_OR_RETURN(Mapping mapping, ToMapping(device));
+      mappings.push_back(std::move(mapping));
+    }
+    return mappings;
+  }
+  base::Status Check(const Mapping& mapping) override {
+    return IsKernelDevice(mapping) ? Backend::Check(mapping) : proxied_.Check(mapping);
+  }
+  base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, Hold(mapping.image));
+    if (!IsKernelDevice(mapping)) {
+      ASSIGN_OR_RETURN(const ImageInfo info,
+                       CallForInfo({{"call", "info"}, {"image", mapping.image}}));
+      return proxied_.Refresh(mapping, info.size_bytes);
+    }
+    ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
+    if (!device.has_value()) {
+      return Error(StatusCode::kNotFound, "{} no longer shows image {}", mapping.device,
+                   Quote(mapping.image));
+    }
+    RETURN_IF_ERROR(RefreshRbdDevice(device->id, kMapTime));
+    ASSIGN_OR_RETURN(const std::optional<RbdDevice> now, FindDevice(mapping));
+    return ToMapping(now.has_value() ? *now : *device);
+  }
+  base::Status Unmap(const Mapping& mapping) override {
+    ASSIGN_OR_RETURN(const auto hold, Hold(mapping.image));
+    if (!IsKernelDevice(mapping)) return proxied_.Unmap(mapping);
+    ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
+    if (!device.has_value()) return base::OkStatus();
+    return UnmapRbdDevice(device->id, /*force=*/false, kUnmapTime);
+  }
+  base::Status ForceUnmap(const Mapping& mapping, milliseconds patience) override {
+    if (!IsKernelDevice(mapping)) return proxied_.ForceUnmap(mapping, patience);
+    ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
+    if (!device.has_value()) return base::OkStatus();
+    bool mounted = false;
+    ASSIGN_OR_RETURN(const uint64_t sequence, platform::ReadDiskSequence(device->path));
+    const base::Status shut_down =
+        ShutDownMounts(mounter_, {.path = device->path, .device = device->device_number}, sequence,
+                       patience, mounted);
+    if (!shut_down.ok()) LOG_WARNING("{}", base::ToString(shut_down));
+    return UnmapRbdDevice(device->id, /*force=*/true, patience);
+  }
+
+ private:
+  base::StatusOr<base::KeyLocks::Hold> Hold(const std::string& image) {
+    RETURN_IF_ERROR(CheckImageName(image));
+    return keys_.LockExclusive(image);
+  }
+
+  // The member `cluster` of a call.
+  Json Describe(const std::string& key) const {
+    return {{"monitors", settings_.monitors},
+            {"pool", settings_.pool},
+            {"namespace", settings_.ns},
+            {"user", settings_.user},
+            {"key", key}};
+  }
+
+  base::StatusOr<std::string> ReadKey() {
+    {
+      base::MutexLock lock(mutex_);
+      if (!key_.empty() && steady_clock::now() - key_read_ < kKeyTime) return key_;
+    }
+    if (!read_secret_) {
+      return Error(StatusCode::kFailedPrecondition, "this program reads no secrets");
+    }
+    const std::string name = settings_.secret_namespace + "/" + settings_.secret_name;
+    const auto values = read_secret_(settings_.secret_namespace, settings_.secret_name);
+    switch (values.status().code()) {
+      case StatusCode::kOk:
+        break;
+      case StatusCode::kNotFound:
+        return Error(StatusCode::kFailedPrecondition,
+                     "secret {}, which rbd.secretRef names, does not exist", Quote(name));
+      case StatusCode::kPermissionDenied:
+        return Error(StatusCode::kFailedPrecondition,
+                     "this program may not read secret {}, which rbd.secretRef names: see "
+                     "deploy/block-agent/rbac.yaml",
+                     Quote(name));
+      case StatusCode::kInvalidArgument:
+        return Error(StatusCode::kFailedPrecondition, "{}", base::Message(values.status()));
+      default: {
+        // The API is away. Whoever had the key may end what it began.
+        base::MutexLock lock(mutex_);
+        if (!key_.empty()) return key_;
+        return base::Annotate(values.status(), fmt::format("read secret {}", Quote(name)));
+      }
+    }
+    ASSIGN_OR_RETURN(std::string key, FindCephKey(*values, name));
+    base::MutexLock lock(mutex_);
+    if (key != key_) checked_ = {};
+    key_ = key;
+    key_read_ = steady_clock::now();
+    return key;
+  }
+
+  base::StatusOr<Json> Call(Json request, milliseconds timeout) {
+    ASSIGN_OR_RETURN(const std::string key, ReadKey());
+    request["cluster"] = Describe(key);
+    request["node"] = node_.empty() ? kOperator : node_;
+    auto answer = program_.Call(request, key, timeout);
+    if (answer.status().code() == StatusCode::kPermissionDenied) {
+      // The Secret may have another key by now.
+      base::MutexLock lock(mutex_);
+      key_read_ = {};
+      checked_ = {};
+    }
+    return answer;
+  }
+  base::StatusOr<ImageInfo> CallForInfo(Json request) {
+    ASSIGN_OR_RETURN(const Json answer, Call(std::move(request), kCallTime));
+    return ToInfo(answer);
+  }
+  base::StatusOr<Json> FindHolders(const std::string& image) {
+    RETURN_IF_ERROR(CheckImageName(image));
+    ASSIGN_OR_RETURN(const Json answer, Call({{"call", "holders"}, {"image", image}}, kCallTime));
+    return base::json::Array(answer, {"holders"});
+  }
+
+  bool UsesKernel() const { return settings_.access == RbdAccess::kKernel; }
+  static bool IsKernelDevice(const Mapping& mapping) { return mapping.state.contains("rbd"); }
+
+  base::StatusOr<Mapping> ToMapping(const RbdDevice& device) const {
+    ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+    return Mapping{
+        .image = device.image,
+        .device = device.path,
+        .device_number = device.device_number,
+        .size_bytes = static_cast<int64_t>(device.size_bytes),
+        .read_only = device.read_only,
+        .state = {{"rbd", device.id}, {"client", device.client}, {"bootId", std::move(boot_id)}}};
+  }
+  base::StatusOr<std::optional<Mapping>> Find(const std::string& image) const {
+    ASSIGN_OR_RETURN(const std::vector<RbdDevice> devices, ListRbdDevices(mark_));
+    std::optional<Mapping> found;
+    for (const RbdDevice& device : devices) {
+      if (device.image != image) continue;
+      if (found.has_value()) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "image {} is mapped twice, as {} and {}: unmap the one that is not in use",
+                     Quote(image), found->device, device.path);
+      }
+      ASSIGN_OR_RETURN(found, ToMapping(device));
+    }
+    if (found.has_value()) return found;
+    return proxied_.Find(image);
+  }
+  // The device, if it still is that mapping: the address of its client is used once.
+  base::StatusOr<std::optional<RbdDevice>> FindDevice(const Mapping& mapping) const {
+    ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
+    ASSIGN_OR_RETURN(const std::vector<RbdDevice> devices, ListRbdDevices(mark_));
+    for (const RbdDevice& device : devices) {
+      if (device.path == mapping.device && device.image == mapping.image &&
+          device.client == String(mapping.state, {"client"}) &&
+          platform::IsThisBoot(String(mapping.state, {"bootId"}), boot_id)) {
+        return std::optional(device);
+      }
+    }
+    return std::optional<RbdDevice>();
+  }
+
+  base::StatusOr<Mapping> MapByKernel(const std::string& image, const MapOptions& options) {
+    if (!HasKernelRbd()) {
+      // A failure of modprobe is only logged, because MapRbdDevice reports that there is no client.
+      const auto loaded =
+          exec_.Run({.argv = {"modprobe", "rbd", "single_major=Y"}, .timeout = seconds(20)});
+      if (!loaded.ok()) LOG_DEBUG("modprobe rbd: {}", base::ToString(loaded.status()));
+    }
+    ASSIGN_OR_RETURN(const std::string key, ReadKey());
+    RETURN_IF_ERROR(MapRbdDevice(settings_,
+                                 {.image = image,
+                                  .mark = mark_,
+                                  .key = key,
+                                  .read_only = options.read_only,
+                                  .shared_writers = options.shared_writers},
+                                 kMapTime));
+    ASSIGN_OR_RETURN(const std::optional<Mapping> mapping, Find(image));
+    if (!mapping.has_value()) {
+      return Error(StatusCode::kInternal, "the kernel mapped image {}, but shows no device",
+                   Quote(image));
+    }
+    // A fence finds the client of a node by this note, so nothing is written before it is there.
+    const base::Status noted = Call({{"call", "noteHolder"},
+                                     {"image", image},
+                                     {"address", String(mapping->state, {"client"})},
+                                     {"program", "krbd"}},
+                                    kCallTime)
+                                   .status();
+    if (noted.ok()) return *mapping;
+    const auto id = static_cast<uint32_t>(Int(mapping->state, {"rbd"}));
+    const base::Status undone = UnmapRbdDevice(id, /*force=*/false, kUnmapTime);
+    if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
+    return noted;
+  }
+
+  const RbdSettings settings_;
+  const std::string node_;
+  const std::string mark_;
+  const SecretReader read_secret_;
+  platform::Exec& exec_;
+  platform::Mounter& mounter_;
+  const std::string program_name_;
+  const StorageProgram program_;
+  const ProxyMappings proxied_;
+  base::KeyLocks keys_{"image"};
+  base::Mutex mutex_;
+  std::string key_ ABSL_GUARDED_BY(mutex_);
+  steady_clock::time_point key_read_ ABSL_GUARDED_BY(mutex_);
+  steady_clock::time_point checked_ ABSL_GUARDED_BY(mutex_);  // the last check that succeeded
+};
+
+}  // namespace
+
+base::StatusOr<std::unique_ptr<Backend>> OpenRbdBackend(const Json& settings,
+                                                        const BackendParts& parts,
+                                                        const std::string& program) {
+  ASSIGN_OR_RETURN(RbdSettings read, ReadRbdSettings(settings));
+  return std::make_unique<RbdBackend>(std::move(read), parts, program);
+}
+
+}  // namespace berth::block

@@ -1,0 +1,73 @@
+#include "block/storage_program.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/log.h"
+
+namespace berth::block {
+
+using base::Error;
+using base::Json;
+using base::Status;
+using base::StatusCode;
+using base::StatusOr;
+
+namespace {
+
+// An image is named in some 400 bytes, so this is room for more images than a pool has.
+constexpr size_t kLargestAnswer = 64 * 1024 * 1024;
+constexpr size_t kLongestMessage = 2048;
+
+std::string FindBeside(std::string_view name) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::string beside = (self.parent_path() / name).string();
+  return access(beside.c_str(), X_OK) == 0 ? beside : std::string(name);
+}
+
+std::string WithoutSecret(std::string text, const std::string& secret) {
+  if (text.size() > kLongestMessage) text.resize(kLongestMessage);
+  if (secret.empty()) return text;
+  for (size_t at = text.find(secret); at != std::string::npos; at = text.find(secret, at)) {
+    text.replace(at, secret.size(), "(secret)");
+  }
+  return text;
+}
+
+}  // namespace
+
+StorageProgram::StorageProgram(platform::Exec& exec, std::string_view name)
+    : exec_(exec), name_(name), path_(FindBeside(name)) {}
+
+StatusOr<Json> StorageProgram::Call(const Json& request, const std::string& secret,
+                                    std::chrono::milliseconds timeout) const {
+  const std::string call = base::json::String(request, {"call"});
+  const auto ran = exec_.Run({.argv = {path_, "call"},
+                              .stdin_data = base::json::Dump(request),
+                              .timeout = timeout,
+                              .max_output = kLargestAnswer});
+  if (ran.status().code() == StatusCode::kNotFound) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "{} is not installed: neither beside this program nor in PATH", name_);
+  }
+  if (ran.status().code() == StatusCode::kDeadlineExceeded) {
+    return Error(StatusCode::kDeadlineExceeded, "{} {}: the storage did not answer within {} s",
+                 name_, call, std::chrono::ceil<std::chrono::seconds>(timeout).count());
+  }
+  RETURN_IF_ERROR_WITH(ran, fmt::format("run {} {}", name_, call));
+  auto answer = base::json::Parse(ran->out, {.max_bytes = kLargestAnswer});
+  if (ran->exit_code == 0 && answer.ok() && answer->is_object()) return answer;
+  const std::string message =
+      answer.ok() ? base::json::String(*answer, {"error", "message"}) : std::string();
+  if (message.empty()) {
+    return Error(StatusCode::kInternal, "{} {} ended with {} and without an answer: {}", name_,
+                 call, ran->exit_code, WithoutSecret(ran->err, secret));
+  }
+  const std::string text = WithoutSecret(message, secret);
+  return Status(base::ParseCodeName(base::json::String(*answer, {"error", "code"})),
+                base::ToAbsl(text));
+}
+
+}  // namespace berth::block

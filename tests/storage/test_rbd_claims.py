@@ -1,0 +1,295 @@
+"""Volumes in a real Ceph pool, from the claim to the pod and back: with the block operator of a standalone Berth, an
+agent and an I/O proxy on its node, and what a person sees if the Secret, the pool or the monitor is not there."""
+import base64
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+from lib import block_agent, mounts, objects
+from lib.block_agent import BlockAgent
+from lib.ceph import Missing
+from lib.local_api import WatchedStandalone
+from lib.rbd import POOL, RbdCluster, begin
+from lib.standalone import BINARY, wait_for
+
+pytestmark = [pytest.mark.storage, pytest.mark.e2e]
+
+USER, SECRET = "berth", "berth-ceph"
+STAY = "echo $HOSTNAME >> /data/who; sync /data/who; touch /written; trap 'exit 0' TERM; while :; do sleep 0.1; done"
+WHO = "until [ -e /written ]; do sleep 0.1; done; cat /data/who"
+
+
+class Proxy:
+    """`berth io-proxy` of the node."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bp-", dir="/run"))
+        self.socket = self.folder / "sock"
+        self.log = folder / "io-proxy.log"
+        self.process = None
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([BINARY, "io-proxy", "--folder", self.folder], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, start_new_session=True)
+        wait_for("the I/O proxy", self.socket.exists)
+        return self
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Site:
+    def __init__(self, berth, ceph):
+        self.berth = berth
+        self.ceph = ceph
+        self.key = ceph.users[USER]
+        self.call = ceph.call  # as another node
+        self.proxy = Proxy(berth.folder)
+        self.agent = BlockAgent(berth, "node-a", berth.data, berth.folder,
+                                flags=["--io-proxy-socket", self.proxy.socket])
+
+    def secret(self, name=SECRET, key=None):
+        encoded = base64.b64encode((key or self.key).encode()).decode()
+        self.berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"key": encoded}})
+
+    def settings(self, **more):
+        return {"monitors": [self.ceph.monitor], "pool": POOL, "user": USER, "access": "Proxy",
+                "secretRef": {"name": SECRET, "namespace": "default"}, **more}
+
+    def cluster(self, name="ceph", **more):
+        self.berth.apply({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster", "metadata": {"name": name},
+                          "spec": {"backend": {"rbd": self.settings(**more)}}})
+        self.berth.apply({**objects.storage_class(name, provisioner="block.berth.dev", binding="Immediate"),
+                          "parameters": {"cluster": name, "csi.storage.k8s.io/fstype": "xfs"}})
+
+    def status(self, name="ceph"):
+        return (self.berth.get("storageclusters", name) or {}).get("status", {})
+
+    def claim(self, name, size="320Mi", storage_class="ceph", **spec):
+        self.berth.apply(objects.claim(name, size, storage_class, **spec))
+        self.berth.wait_phase("pvc", name, "Bound")
+        return self.berth.get("pvc", name)["spec"]["volumeName"]
+
+    def run(self, name, claim, script=STAY):
+        self.berth.apply(objects.pod(name, script, [claim], mounts=[{"name": claim, "mountPath": "/data"}]))
+        self.berth.wait_phase("pods", name, "Running", seconds=90)
+
+    def read(self, pod):
+        return self.berth.run("exec", pod, "--", "sh", "-c", WHO).stdout.split()
+
+    def remove(self, *pods):
+        for name in pods:
+            self.berth.run("delete", "pod", name, "--wait=false")
+        for name in pods:
+            self.berth.wait_gone("pods", name)
+
+    def images(self):
+        return {image["name"]: image["size"] for image in self.call("list")["images"]}
+
+
+@pytest.fixture(scope="module")
+def module_site(runtime):
+    ceph = RbdCluster(pathlib.Path(tempfile.mkdtemp(prefix="bc-", dir="/var/tmp")) / "ceph")
+    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    made = None
+    try:
+        try:
+            ceph.start()
+        except Missing as missing:
+            pytest.skip(str(missing))
+        berth.start()
+        made = Site(berth, ceph)
+        made.proxy.start()
+        made.agent.start().wait_ready()
+        yield made
+        made.agent.stop()
+        berth.stop()
+    finally:
+        if made is not None:
+            made.agent.kill()
+            if made.proxy.process is not None:
+                made.proxy.kill()
+        berth.kill()
+        mounts.unmount_below(berth.folder)
+        if made is not None:
+            mounts.detach_loops_below(made.proxy.folder)
+            mounts.unmount_below(made.proxy.folder)
+        ceph.stop()
+
+
+@pytest.fixture
+def site(module_site):
+    module_site.secret()
+    module_site.cluster()
+    wait_for("the cluster to be ready", lambda: module_site.status().get("phase") == "Ready")
+    yield module_site
+    module_site.berth.remove_everything(seconds=90)
+    wait_for("all volumes to go", lambda: not module_site.berth.items("persistentvolumes"), seconds=60)
+    assert module_site.images() == {}, "an image is left"
+    wait_for("no records", lambda: not module_site.agent.records(), seconds=30)
+
+
+def test_from_the_claim_to_the_pod_and_back(site):
+    name = site.claim("data")
+    assert site.images() == {name: 320 << 20}
+    site.run("one", "data")
+    [holder] = site.call("holders", image=name)["holders"]
+    assert holder["node"] == "node-a" and holder["alive"]
+    assert site.read("one") == ["one"]
+    site.remove("one")
+    wait_for("the lock to go", lambda: not site.call("holders", image=name)["holders"])
+    site.run("two", "data")
+    assert site.read("two") == ["one", "two"]
+    site.remove("two")
+    # A copy has the data of its source, and its source can be deleted before it.
+    copy = site.claim("copy", dataSource={"kind": "PersistentVolumeClaim", "name": "data"})
+    site.berth.run("delete", "pvc", "data")
+    site.berth.wait_gone("persistentvolumes", name)
+    assert set(site.images()) == {copy}
+    site.run("three", "copy")
+    assert site.read("three") == ["one", "two", "three"]
+
+
+def test_a_volume_grows_while_a_pod_uses_it(site):
+    name = site.claim("data")
+    site.run("one", "data")
+    claim = site.berth.get("pvc", "data")
+    claim["spec"]["resources"]["requests"]["storage"] = "512Mi"
+    site.berth.apply(claim)
+    wait_for("the file system to have grown", lambda: int(site.berth.run(
+        "exec", "one", "--", "df", "-k", "/data").stdout.split()[-5]) > 400 << 10)
+    assert site.images() == {name: 512 << 20}
+    wait_for("the claim to say so", lambda: site.berth.get("pvc", "data")["status"]["capacity"]["storage"] == "512Mi")
+
+
+def test_what_is_wrong_is_said_within_ten_seconds_and_counts_no_more_once_it_is_mended(site):
+    nobody = f"{site.ceph.address.rsplit('.', 1)[0]}.77:6789"
+    cases = {
+        "no-secret": ({"secretRef": {"name": "absent", "namespace": "default"}}, "secret 'default/absent'"),
+        "no-key": ({"secretRef": {"name": "odd", "namespace": "default"}}, "is not a key of Ceph"),
+        "wrong-key": ({"secretRef": {"name": "wrong", "namespace": "default"}}, "key"),
+        "no-pool": ({"pool": "nowhere"}, "nowhere"),
+        "no-monitor": ({"monitors": [nobody]}, "answer"),
+    }
+    site.secret("odd", "no key at all")
+    wrong = base64.b64encode(base64.b64decode(site.key)[:12] + bytes(16)).decode()
+    site.secret("wrong", wrong)
+    for name, (more, said) in cases.items():
+        site.cluster(name, **more)
+        begun = time.monotonic()
+        wait_for(f"{name} to fail", lambda name=name: site.status(name).get("phase") == "Failed", seconds=20)
+        took = time.monotonic() - begun
+        assert said in site.status(name)["message"], site.status(name)
+        assert took < 12, f"{name} took {took:.1f} s"
+        wait_for("the event", lambda name=name, said=said: [
+            e for e in site.berth.events(name) if e["reason"] == "BackendFailed" and said in e["message"]], seconds=10)
+    # A Secret that a person makes counts soon.
+    site.secret("absent")
+    wait_for("the mended cluster", lambda: site.status("no-secret").get("phase") == "Ready", seconds=40)
+    for name in cases:
+        site.berth.run("delete", "storageclusters", name, "--wait=false")
+        site.berth.wait_gone("storageclusters", name)
+
+
+def test_a_pod_is_told_why_its_volume_does_not_come(site):
+    name = site.claim("data")
+    site.berth.run("delete", "secret", SECRET)
+    time.sleep(11)  # the agent may use a key that it read for ten seconds
+    site.berth.apply(objects.pod("one", STAY, ["data"], mounts=[{"name": "data", "mountPath": "/data"}]))
+    said = wait_for("the event", lambda: [e["message"] for e in site.berth.events("one") if e["reason"] == "FailedMount"
+                                          and f"secret 'default/{SECRET}'" in e["message"]], seconds=30)
+    assert "does not exist" in said[-1]
+    assert site.berth.get("volumefences", name) is None, "nothing is taken for a pod that cannot have it"
+    site.secret()
+    site.berth.wait_phase("pods", "one", "Running", seconds=150)
+
+
+def test_the_agent_and_the_proxy_are_killed_under_a_pod(site):
+    site.claim("data")
+    site.run("one", "data")
+    site.agent.kill()
+    assert site.read("one") == ["one"]
+    site.agent.start().wait_ready()
+    site.proxy.kill()
+    # The process that serves the volume lives on without the proxy.
+    site.berth.run("exec", "one", "--", "sh", "-c", "echo more >> /data/who && sync /data/who")
+    site.proxy.start()
+    site.remove("one")
+    site.run("two", "data")
+    assert site.read("two") == ["one", "more", "two"]
+
+
+def test_a_cluster_is_deleted_under_a_pod(site):
+    site.cluster("doomed")
+    name = site.claim("data", storage_class="doomed")
+    site.run("one", "data")
+    site.berth.run("delete", "storageclusters", "doomed", "--wait=false")
+    site.berth.wait_gone("storageclusters", "doomed", seconds=90)
+    assert site.call("holders", image=name)["holders"] == []
+    site.remove("one")
+    site.cluster("doomed")
+    site.berth.run("delete", "pvc", "data")
+    site.berth.wait_gone("persistentvolumes", name)
+    site.berth.run("delete", "storageclusters", "doomed", "--wait=false")
+    site.berth.wait_gone("storageclusters", "doomed", seconds=90)
+
+
+def test_the_key_is_nowhere_but_in_the_secret(site):
+    site.claim("data")
+    site.run("one", "data")
+    needle = site.key.encode()
+    store = site.berth.data / "store"  # the API's own, which holds the Secret
+    found = [path for folder in (site.berth.folder, site.proxy.folder) for path in folder.rglob("*")
+             if path.is_file() and store not in path.parents and "exports" not in path.parts
+             and not path.name.startswith("berth.db")
+             and path.stat().st_size < 64 << 20 and needle in path.read_bytes()]
+    assert found == []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        for what in ("cmdline", "environ"):
+            try:
+                assert needle not in (process / what).read_bytes(), f"{process}/{what}"
+            except OSError:
+                continue
+
+
+def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
+    """Another node's client has the volume and is frozen. Its Node is deleted, and a pod here gets the volume at once."""
+    name = site.claim("data")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bs-", dir="/run"))
+    shown = folder / "volume"
+    shown.touch()
+    other = begin({"cluster": site.ceph.settings(), "image": name, "readOnly": False, "shared": False, "node": "node-b",
+                   "socket": str(folder / "sock"), "file": str(shown)}, mode="serve")
+    try:
+        wait_for("the other node to have the volume", lambda: site.call("holders", image=name)["holders"])
+        site.berth.apply({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": name},
+                          "attachments": [{"node": "node-b", "podNamespace": "default", "pod": "gone", "podUID": "u",
+                                           "mountDir": "/m", "clusterName": "ceph"}]})
+        other.send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        site.run("one", "data")
+        took = time.monotonic() - begun
+        assert took < 30, f"the volume moved after {took:.1f} s"
+        assert list(site.call("fenced")["nodes"]) == ["node-b"]
+        other.send_signal(signal.SIGCONT)
+        # It wakes up, and every write of it fails.
+        with pytest.raises(OSError):
+            with open(shown, "r+b", buffering=0) as file:
+                file.write(b"x" * 4096)
+                os.fsync(file.fileno())
+        assert site.read("one") == ["one"]
+        # The fence stands as long as the node owes that it takes the volume off.
+        assert site.berth.get("nodecleanups", "node-b")["entries"][0]["volume"] == name
+        site.berth.run("delete", "nodecleanups", "node-b")
+        site.berth.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-b"}})
+        wait_for("the fence to be lifted", lambda: site.call("fenced")["nodes"] == {}, seconds=30)
+    finally:
+        other.kill()
+        other.wait()
+        mounts.unmount_below(folder)
