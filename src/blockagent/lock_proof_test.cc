@@ -11,6 +11,7 @@
 #include "blockagent/fake_rights.h"
 #include "blockagent/lock_watch.h"
 #include "kube/fake_client.h"
+#include "kube/informers/informers.h"
 #include "platform/files/fake_temp_folder.h"
 #include "volume/fake_host.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "kube/client.h"
-#include "kube/informer.h"
+#include "kube/informers/informer.h"
 
 namespace berth::controllers::snapshotcontroller {
 
