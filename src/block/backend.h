@@ -123,6 +123,11 @@ class Backend {
   // which this call does not hit. OK also if the node does not have the image. UNIMPLEMENTED: this
   // back end cannot do that. After any other failure the node may still write.
   virtual base::Status Fence(const std::string& image, const api::NodeName& node) = 0;
+  // Takes from the image what a process of this node held that was killed, or ended with an earlier
+  // boot, and that could not give it back. Call it only when this node has no mapping of the image.
+  // OK also if there is nothing, or no such image, as always where the kernel frees a lock with its
+  // process.
+  virtual base::Status FreeFromDead(const std::string& /*image*/) { return base::OkStatus(); }
   // The fences that stand, by node: the clients that Fence has shut out and Unfence has not let in
   // again. The storage keeps this list itself, so that no fence gets lost.
   virtual base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() {

@@ -70,7 +70,12 @@ Status Attachments::UnmapLocked(Record& record, const Force& force) {
   if (!record.mapping.has_value()) {
     // The image may have been mapped just before a crash, without a record of the mapping.
     ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-    if (!record.mapping.has_value()) return base::OkStatus();
+    if (!record.mapping.has_value()) {
+      const Status freed = backend->FreeFromDead(record.image);
+      // A cluster that is deleted does not wait for its storage.
+      if (force.on && !freed.ok()) LOG_WARNING("{}", base::ToString(freed));
+      return force.on ? base::OkStatus() : freed;
+    }
   }
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmap.before">());
   RETURN_IF_ERROR_WITH(force.on ? backend->ForceUnmap(*record.mapping, force.patience)

@@ -144,6 +144,14 @@ class RbdBackend : public Backend {
     }
     return base::OkStatus();
   }
+  base::Status FreeFromDead(const std::string& image) override {
+    const auto holders = FindHolders(image);
+    if (holders.status().code() == StatusCode::kNotFound) return base::OkStatus();
+    RETURN_IF_ERROR(holders);
+    const bool ours = std::ranges::any_of(
+        *holders, [&](const Json& one) { return String(one, {"node"}) == node_; });
+    return ours ? Fence(image, api::NodeName(node_)) : base::OkStatus();
+  }
   base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
     ASSIGN_OR_RETURN(const Json answer, Call({{"call", "fenced"}}, kCallTime));
     std::map<std::string, std::vector<std::string>> fenced;
@@ -220,13 +228,25 @@ class RbdBackend : public Backend {
   }
   base::Status Unmap(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, Hold(mapping.image));
-    if (!IsKernelDevice(mapping)) return proxied_.Unmap(mapping);
+    if (!IsKernelDevice(mapping)) {
+      const bool died = proxied_.Check(mapping).code() == StatusCode::kDataLoss;
+      RETURN_IF_ERROR(proxied_.Unmap(mapping));
+      return died ? FreeFromDead(mapping.image) : base::OkStatus();
+    }
     ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
     if (!device.has_value()) return base::OkStatus();
     return UnmapRbdDevice(device->id, /*force=*/false, kUnmapTime);
   }
   base::Status ForceUnmap(const Mapping& mapping, milliseconds patience) override {
-    if (!IsKernelDevice(mapping)) return proxied_.ForceUnmap(mapping, patience);
+    if (!IsKernelDevice(mapping)) {
+      RETURN_IF_ERROR(proxied_.ForceUnmap(mapping, patience));
+      // The device is off, which does not depend on whether the storage answers.
+      if (const base::Status freed = FreeFromDead(mapping.image); !freed.ok()) {
+        LOG_WARNING("image {} keeps the lock of a process that was killed: {}",
+                    Quote(mapping.image), base::ToString(freed));
+      }
+      return base::OkStatus();
+    }
     ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
     if (!device.has_value()) return base::OkStatus();
     bool mounted = false;

@@ -142,6 +142,18 @@ TEST_F(RbdBackendTest, OnlyTheFencedClientsOfANodeAreLetInAgain) {
   EXPECT_THAT(backend_->ListFenced()->at("n2"), ElementsAre("10.0.0.2:0/12"));
 }
 
+TEST_F(RbdBackendTest, AnImageIsFreedFromADeadProcessOfThisNodeAndOfNoOther) {
+  ASSERT_OK(backend_->FreeFromDead("pvc-1"));  // there is no such image
+  ASSERT_OK(backend_->Create({.name = "pvc-1", .size_bytes = kMegabyte}));
+  program_.Hold("pvc-1", "n2", "10.0.0.2:0/11");
+  ASSERT_OK(backend_->FreeFromDead("pvc-1"));
+  EXPECT_TRUE(*backend_->HasLock("pvc-1"));
+  ASSERT_OK(backend_->Fence("pvc-1", api::NodeName("n2")));
+  program_.Hold("pvc-1", "n1", "10.0.0.1:0/7");
+  ASSERT_OK(backend_->FreeFromDead("pvc-1"));
+  EXPECT_FALSE(*backend_->HasLock("pvc-1"));
+}
+
 TEST_F(RbdBackendTest, WhatTheSecretLacksIsSaidAndItsValueIsNot) {
   const auto said = [&] {
     const base::Status checked = backend_->ExchangeLocks("uid");
