@@ -2,7 +2,6 @@
 import json
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -40,9 +39,7 @@ def test_check_tells_that_the_portals_answer(tgt):
 
 
 def error_of(name, portals, **members):
-    began = time.monotonic()
     error = call(name, portals, **members)["error"]
-    assert time.monotonic() - began < 10, "the bound of each call"
     return error["code"], error["message"]
 
 
