@@ -182,8 +182,10 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
     }
     if (before->state == Export::State::kServing) {
       if (shown.path != volume.path || shown.inode != volume.inode ||
-          shown.server != volume.server || shown.read_only != volume.read_only ||
-          shown.shared != volume.shared) {
+          shown.server != volume.server || shown.export_name != volume.export_name ||
+          shown.read_only != volume.read_only || shown.shared != volume.shared ||
+          // The program that shows a file is this proxy's choice.
+          (volume.path.empty() && shown.program != volume.program)) {
         return Error(StatusCode::kFailedPrecondition,
                      "volume {} is shown with other settings ({}): unmap it first",
                      Quote(volume.image),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -130,6 +131,9 @@ TEST_F(ProgramExportsTest, AFailureIsTheOneThatTheProgramReports) {
   EXPECT_EQ(failed.code(), StatusCode::kPermissionDenied);
   EXPECT_THAT(base::Message(failed), HasSubstr("berth-testing: the key is wrong"));
   EXPECT_THAT(exports_->List(), IsEmpty());
+  // An agent tries again and again, and a process that nobody waits for stays a zombie.
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
 }
 
 TEST_F(ProgramExportsTest, AFailureWithoutAReportShowsTheLastLine) {

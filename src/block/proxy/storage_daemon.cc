@@ -97,8 +97,8 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
                                   options.mark.c_str()};
   env.insert(env.end(), std::begin(kBufferSettings), std::end(kBufferSettings));
   env.push_back(nullptr);
-  const base::UniqueFd log(
-      open(options.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const base::UniqueFd log(open(
+      options.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!log.valid()) {
     return platform::ErrnoError(errno, "open the log " + base::Quote(options.log));
   }
@@ -112,6 +112,9 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   const base::UniqueFd held(options.held < 0 ? -1 : fcntl(options.held, F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd in(fcntl(input.get(), F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd out(fcntl(log.get(), F_DUPFD_CLOEXEC, 16));
+  if (!high.valid() || !in.valid() || !out.valid() || (options.held >= 0 && !held.valid())) {
+    return platform::ErrnoError(errno, "prepare the descriptors of " + base::Quote(program));
+  }
   error_write.Reset();
   RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.before">());
   sigset_t none;
@@ -170,7 +173,10 @@ base::StatusOr<base::UniqueFd> OpenDaemon(const DaemonId& id) {
 
 base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDaemon(id));
-  if (!fd.valid()) return base::OkStatus();
+  if (!fd.valid()) {
+    if (id.pid > 0) waitpid(id.pid, nullptr, WNOHANG);  // if it is a child of this process
+    return base::OkStatus();
+  }
   if (const auto stat = platform::ReadForeignStat(id.pid); !stat.ok()) {
     if (HasEnded(fd)) return base::OkStatus();
     return Error(StatusCode::kDeadlineExceeded,
