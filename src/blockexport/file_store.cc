@@ -69,11 +69,8 @@ base::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(base::UniqueFd file, 
 }
 
 int FileStore::Read(int64_t offset, std::span<char> into) {
-  if (IsAligned(offset, into.size())) {
-    const std::shared_lock lock(edges_);
-    return ReadAll(offset, into);
-  }
   const std::shared_lock lock(edges_);
+  if (IsAligned(offset, into.size())) return ReadAll(offset, into);
   Blocks blocks(offset, into.size(), size_);
   if (blocks.data() == nullptr) return ENOMEM;
   const int error = ReadAll(blocks.start(), blocks.all());
