@@ -1,7 +1,6 @@
 #include "blockexport/export_server.h"
 
 #include <errno.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,8 +13,10 @@
 #include "base/ipc/server.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "blockexport/flushed_store.h"
 #include "blockexport/fuse_file.h"
 #include "blockexport/request_threads.h"
+#include "blockexport/serve_settings.h"
 #include "platform/errno.h"
 
 namespace berth::blockexport {
@@ -89,12 +90,9 @@ std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, BlockStor
 }
 
 // Returns the exit code of the process.
-base::StatusOr<int> Serve(BlockStore& store, const ExportOptions& options) {
-  // The memory that this process takes is never reclaimed by writing to its own volume, because
-  // that write would wait for this process.
-  if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) != 0) {
-    LOG_WARNING("mark this process as one that storage waits for: {}", strerror(errno));
-  }
+base::StatusOr<int> Serve(BlockStore& storage, const ExportOptions& options) {
+  PrepareProcess();  // for a program that did not read its settings by ReadSettings
+  FlushedStore store(storage);
   ASSIGN_OR_RETURN(const std::unique_ptr<FuseFile> file, FuseFile::Mount(options.file, store));
   RequestThreads threads(file->session(), {.period = options.thread_period});
   auto listener = [&]() -> base::StatusOr<base::UniqueFd> {

@@ -3,6 +3,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include <random>
@@ -10,6 +11,7 @@
 
 #include "base/assert_ok.h"
 #include "blockexport/request_threads.h"
+#include "blockexport/serve_settings.h"
 #include "blockexport/served_volume_fixture.h"
 #include "platform/files/durable_file.h"
 
@@ -208,9 +210,57 @@ TEST_F(ServedVolumeTest, ErrorsOfTheStoreReachTheUserEachTime) {
   // After an ENOSYS the kernel would report success without asking.
   commands_.flushes() = ENOSYS;
   for (int i = 0; i < 2; ++i) EXPECT_LT(fsync(device.get()), 0) << i;
+}
+
+TEST_F(ServedVolumeTest, AFailedFlushFailsAllLaterOnesAndTheQuit) {
+  Serve();
+  const base::UniqueFd file(open(file_.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(fsync(file.get()), 0);
+  commands_.flushes() = EIO;
+  EXPECT_LT(fsync(file.get()), 0);
   commands_.flushes() = 0;
-  const base::UniqueFd again = OpenLoop();
-  EXPECT_EQ(fsync(again.get()), 0);
+  EXPECT_LT(fsync(file.get()), 0);
+  EXPECT_EQ(Call(calls::kQuit).failure().problem, base::ipc::Problem::kRefused);
+}
+
+TEST_F(ServedVolumeTest, WritesThatAreNotAlignedKeepTheirNeighbours) {
+  Serve();
+  const base::UniqueFd file(open(file_.c_str(), O_RDWR | O_CLOEXEC));
+  std::string expected(8 * kUnit, 'a');
+  ASSERT_EQ(pwrite(file.get(), expected.data(), expected.size(), 0), 8 * 4096);
+  for (const auto& [at, count] : {std::pair<size_t, size_t>{10, 100},
+                                  {kUnit - 1, 2},
+                                  {2 * kUnit + 512, 3 * kUnit},
+                                  {7 * kUnit, 512}}) {
+    const std::string part(count, 'b');
+    expected.replace(at, count, part);
+    EXPECT_EQ(pwrite(file.get(), part.data(), count, static_cast<off_t>(at)),
+              static_cast<ssize_t>(count));
+    std::string got(count + 2, '\0');
+    EXPECT_EQ(pread(file.get(), got.data(), got.size(), static_cast<off_t>(at - 1)),
+              static_cast<ssize_t>(got.size()));
+    EXPECT_EQ(got, expected.substr(at - 1, got.size()));
+  }
+}
+
+TEST(ServeSettingsRootTest, AreReadByAProcessThatStorageMayWaitFor) {
+  constexpr int kRefused = 77;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const base::UniqueFd empty(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (ReadSettings(empty.get()).ok()) _exit(2);
+    int flusher = 0;
+    std::thread([&] { flusher = prctl(PR_GET_IO_FLUSHER, 0, 0, 0, 0); }).join();
+    if (signal(SIGPIPE, SIG_DFL) != SIG_IGN) _exit(3);
+    if (flusher == 1) _exit(0);
+    _exit(prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0 ? 4 : kRefused);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kRefused) GTEST_SKIP() << "PR_SET_IO_FLUSHER is refused here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(ServedVolumeTest, ALateAnswerDelaysNoOtherRequest) {
@@ -227,12 +277,16 @@ TEST_F(ServedVolumeTest, ALateAnswerDelaysNoOtherRequest) {
     });
     AwaitHeld(1);
     if (i + 1 < kMostTransfers) {
-      const Block block(kUnit);
-      EXPECT_EQ(pread(device.get(), block.data(), kUnit, 0), static_cast<ssize_t>(kUnit)) << i;
+      ASSERT_TRUE(EndsInTime([&] {
+        const Block block(kUnit);
+        EXPECT_EQ(pread(device.get(), block.data(), kUnit, 0), static_cast<ssize_t>(kUnit)) << i;
+      }));
     }
   }
-  struct statx seen;
-  EXPECT_EQ(statx(AT_FDCWD, file_.c_str(), AT_STATX_FORCE_SYNC, STATX_SIZE, &seen), 0);
+  struct statx seen = {};
+  ASSERT_TRUE(EndsInTime([&] {
+    EXPECT_EQ(statx(AT_FDCWD, file_.c_str(), AT_STATX_FORCE_SYNC, STATX_SIZE, &seen), 0);
+  }));
   EXPECT_EQ(seen.stx_size, static_cast<uint64_t>(kSize));
   EXPECT_TRUE(Call(calls::kStatus).ok());
   commands_.held_offset() = -1;

@@ -5,11 +5,52 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <mutex>
 
 #include "platform/errno.h"
 
 namespace berth::blockexport {
+
+namespace {
+
+constexpr int64_t kUnit = kBufferAlignment;
+
+bool IsAligned(int64_t offset, size_t length) {
+  return offset % kUnit == 0 && length % kBufferAlignment == 0;
+}
+
+// Memory for the whole units that hold a range of the volume, up to the volume's end.
+class Blocks {
+ public:
+  Blocks(int64_t offset, size_t length, int64_t volume_size)
+      : start_(offset / kUnit * kUnit),
+        before_(static_cast<size_t>(offset - start_)),
+        length_(length) {
+    const int64_t end = offset + static_cast<int64_t>(length);
+    const int64_t whole = (end + kUnit - 1) / kUnit * kUnit;
+    size_ = static_cast<size_t>(std::max(std::min(whole, volume_size), end) - start_);
+    data_.reset(static_cast<char*>(
+        std::aligned_alloc(kBufferAlignment, static_cast<size_t>(whole - start_))));
+  }
+  int64_t start() const { return start_; }
+  char* data() const { return data_.get(); }
+  std::span<char> all() const { return {data(), size_}; }
+  std::span<char> wanted() const { return all().subspan(before_, length_); }
+
+ private:
+  struct Free {
+    void operator()(char* data) const { std::free(data); }
+  };
+  const int64_t start_;
+  const size_t before_, length_;
+  size_t size_ = 0;
+  std::unique_ptr<char, Free> data_;
+};
+
+}  // namespace
 
 base::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(base::UniqueFd file, bool read_only) {
   struct stat st;
@@ -28,6 +69,29 @@ base::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(base::UniqueFd file, 
 }
 
 int FileStore::Read(int64_t offset, std::span<char> into) {
+  const std::shared_lock lock(edges_);
+  if (IsAligned(offset, into.size())) return ReadAll(offset, into);
+  Blocks blocks(offset, into.size(), size_);
+  if (blocks.data() == nullptr) return ENOMEM;
+  const int error = ReadAll(blocks.start(), blocks.all());
+  if (error == 0) std::ranges::copy(blocks.wanted(), into.begin());
+  return error;
+}
+
+int FileStore::Write(int64_t offset, std::span<const char> from) {
+  if (IsAligned(offset, from.size())) {
+    const std::shared_lock lock(edges_);
+    return WriteAll(offset, from);
+  }
+  const std::unique_lock lock(edges_);
+  Blocks blocks(offset, from.size(), size_);
+  if (blocks.data() == nullptr) return ENOMEM;
+  if (const int error = ReadAll(blocks.start(), blocks.all()); error != 0) return error;
+  std::ranges::copy(from, blocks.wanted().begin());
+  return WriteAll(blocks.start(), blocks.all());
+}
+
+int FileStore::ReadAll(int64_t offset, std::span<char> into) {
   while (!into.empty()) {
     const ssize_t got = pread(file_.get(), into.data(), into.size(), offset);
     if (got < 0 && errno == EINTR) continue;
@@ -39,7 +103,7 @@ int FileStore::Read(int64_t offset, std::span<char> into) {
   return 0;
 }
 
-int FileStore::Write(int64_t offset, std::span<const char> from) {
+int FileStore::WriteAll(int64_t offset, std::span<const char> from) {
   while (!from.empty()) {
     const ssize_t put = pwrite(file_.get(), from.data(), from.size(), offset);
     if (put < 0 && errno == EINTR) continue;
@@ -50,9 +114,21 @@ int FileStore::Write(int64_t offset, std::span<const char> from) {
   return 0;
 }
 
-int FileStore::Flush() { return fdatasync(file_.get()) == 0 ? 0 : errno; }
+int FileStore::Flush() {
+  while (fdatasync(file_.get()) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
 
 int FileStore::WriteZeroes(int64_t offset, int64_t length) {
+  std::shared_lock shared(edges_, std::defer_lock);
+  std::unique_lock alone(edges_, std::defer_lock);
+  if (IsAligned(offset, static_cast<size_t>(length))) {
+    shared.lock();
+  } else {
+    alone.lock();
+  }
   while (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length) != 0) {
     if (errno != EINTR) return errno;
   }

@@ -2,10 +2,13 @@
 //
 // Its I/O is direct: a write that was answered is in the file system below, never only in this
 // node's page cache, so that nothing is written late by a node whose lock went to another one.
+// Disks with blocks of 4096 bytes refuse direct I/O of less, but FUSE splits a large request of a
+// buffer that is not aligned at any multiple of 512. Such parts go through whole units of 4096.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <shared_mutex>
 
 #include "base/unique_fd.h"
 #include "blockexport/block_store.h"
@@ -30,6 +33,13 @@ class FileStore : public BlockStore {
  private:
   FileStore(base::UniqueFd file, bool read_only) : file_(std::move(file)), read_only_(read_only) {}
 
+  // Need what direct I/O needs: up to 4096 bytes of alignment.
+  int ReadAll(int64_t offset, std::span<char> into);
+  int WriteAll(int64_t offset, std::span<const char> from);
+
+  // Held alone while a write reads the units at its edges and writes them again, because a write
+  // beside it to the same unit would be lost; shared by all requests of whole units.
+  std::shared_mutex edges_;
   const base::UniqueFd file_;
   const bool read_only_;
   std::atomic<int64_t> size_{0};

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "blockexport/failure_log.h"
 #include "blockexport/request_threads.h"
 #include "platform/errno.h"
 
@@ -33,7 +34,12 @@ BlockStore& StoreOf(fuse_req_t request) {
 
 // The error that the user of the file sees for the store's `error`, which is logged.
 int ReportError(const char* what, int64_t offset, int error) {
-  LOG_ERROR("{} at {}: {}", what, offset, strerror(error));
+  static FailureLog failures;  // a process serves one volume
+  const auto omitted = failures.CountFailure(what, error, std::chrono::steady_clock::now());
+  if (omitted) {
+    LOG_ERROR("{} at {}: {} ({} such failures since the last line)", what, offset, strerror(error),
+              *omitted);
+  }
   return error == ENOSPC ? ENOSPC : EIO;
 }
 

@@ -101,6 +101,11 @@ bool RequestThreads::AddThread() {
   return true;
 }
 
+size_t RequestThreads::CountLive() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(workers_, [](const Worker& one) { return !one.ended; }));
+}
+
 void RequestThreads::CountBusy() {
   const int busy = busy_.fetch_add(1) + 1;
   int most = most_busy_.load();
@@ -126,7 +131,7 @@ void RequestThreads::ReceiveRequests(Worker& worker) {
     CountBusy();
     if (nobody_receives) {
       MutexLock lock(mutex_);
-      if (workers_.size() < kMostThreads && !stopped_) {
+      if (CountLive() < kMostThreads && !stopped_) {
         AddThread();
         changed_.NotifyAll();
       }
@@ -137,8 +142,13 @@ void RequestThreads::ReceiveRequests(Worker& worker) {
   if (buffer.data() == nullptr) LOG_ERROR("no memory for a buffer of {} bytes", kBufferSize);
   MutexLock lock(mutex_);
   worker.ended = true;
+  // While this thread still counted as receiving, another one may have taken a request without
+  // adding a thread.
+  const bool replaced = connected && buffer.data() != nullptr && !stopped_ && receiving_ == 0 &&
+                        CountLive() < kMostThreads;
+  if (replaced) AddThread();
   // Without memory the volume can be served only by the other threads.
-  disconnected_ = disconnected_ || !connected || workers_.size() == 1;
+  disconnected_ = disconnected_ || !connected || CountLive() == 0;
   changed_.NotifyAll();
 }
 

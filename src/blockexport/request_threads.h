@@ -69,6 +69,8 @@ class RequestThreads {
   // False: the system refuses a thread.
   bool AddThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReceiveRequests(Worker& worker);
+  // Threads that have not ended.
+  size_t CountLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountBusy();
   // Ends as many waiting threads as the last period did not need.
   void EndSurplus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,11 +1,15 @@
 #include "blockexport/serve_settings.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 
 #include "base/ipc/export_call.h"
+#include "base/log.h"
 #include "platform/errno.h"
 #include "platform/limits.h"
 
@@ -14,7 +18,15 @@ namespace berth::blockexport {
 using base::StatusCode;
 using base::ipc::volume_export::kMostSettings;
 
+void PrepareProcess() {
+  signal(SIGPIPE, SIG_IGN);
+  if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) != 0) {
+    LOG_WARNING("mark this process as one that storage waits for: {}", strerror(errno));
+  }
+}
+
 base::StatusOr<base::Json> ReadSettings(int fd) {
+  PrepareProcess();
   RETURN_IF_ERROR(platform::HideMemory());
   std::string text(kMostSettings + 1, '\0');
   size_t length = 0;

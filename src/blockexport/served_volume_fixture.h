@@ -13,6 +13,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -96,6 +98,14 @@ class ServedVolumeTest : public testing::Test {
     base::UniqueFd device(open(loop_.path.c_str(), flags | O_DIRECT | O_CLOEXEC));
     EXPECT_TRUE(device.valid()) << strerror(errno);
     return device;
+  }
+  // Runs `work`, whose system calls have no deadline of their own. If it takes too long, kills the
+  // server, so that they fail, and returns false.
+  bool EndsInTime(const std::function<void()>& work) const {
+    const auto ended = std::async(std::launch::async, work);
+    if (ended.wait_for(kPatience) == std::future_status::ready) return true;
+    kill(server_, SIGKILL);
+    return false;
   }
   // Waits until `count` more calls wait in the store.
   void AwaitHeld(int count) {
