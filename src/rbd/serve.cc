@@ -9,6 +9,7 @@
 #include "base/ipc/export_call.h"
 #include "base/log.h"
 #include "blockexport/export_server.h"
+#include "blockexport/serve_settings.h"
 #include "rbd/cluster.h"
 #include "rbd/cluster_settings.h"
 #include "rbd/rbd_store.h"
@@ -75,6 +76,7 @@ int RunServe(const base::Json& settings) {
     blockexport::ReportFailure(parsed.status());
     return 1;
   }
+  blockexport::PrepareProcess();  // before librbd starts its threads
   auto store = OpenStore(*parsed);
   if (!store.ok()) {
     blockexport::ReportFailure(store.status());
