@@ -28,11 +28,12 @@ std::string FindBeside(std::string_view name) {
 }
 
 std::string WithoutSecret(std::string text, const std::string& secret) {
-  if (text.size() > kLongestMessage) text.resize(kLongestMessage);
-  if (secret.empty()) return text;
-  for (size_t at = text.find(secret); at != std::string::npos; at = text.find(secret, at)) {
+  for (size_t at = secret.empty() ? std::string::npos : text.find(secret); at != std::string::npos;
+       at = text.find(secret, at)) {
     text.replace(at, secret.size(), "(secret)");
   }
+  // Only now, because a part of the secret could not be recognised.
+  if (text.size() > kLongestMessage) text.resize(kLongestMessage);
   return text;
 }
 

@@ -221,6 +221,8 @@ class Attachments {
   base::Status UnmountAll(const Record& record, const api::FenceEntry& entry, bool lazily);
   void ShutOffDevice(const Record& record, const Force& force);
   base::Status UnmapLocked(Record& record, const Force& force);
+  // For an image that is not mapped here: Backend::FreeFromDead.
+  base::Status FreeFromDead(block::Backend& backend, const Record& record, const Force& force);
   // Makes a record, which it does not write, of a mount that has no record yet. nullopt: the mount
   // is not of a volume of this agent.
   base::StatusOr<std::optional<Record>> AdoptMount(const std::string& mount_dir,
@@ -234,8 +236,10 @@ class Attachments {
   // Reads the settings of a cluster's back end. Null: the cluster has none, or does not exist.
   base::StatusOr<base::Json> ReadBackendSettings(const std::string& cluster_name);
   // Makes a record, which it does not write, of an image that is mapped here but has no record yet.
-  // nullopt: the image is not mapped here, or belongs to another volume on record.
-  base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry);
+  // nullopt: the image is not mapped here, and freed from what an earlier process of this node
+  // held; or it belongs to another volume on record.
+  base::StatusOr<std::optional<Record>> AdoptImage(const api::CleanupEntry& entry,
+                                                   const Force& force);
   base::Status ReconcileUses(Record& record, bool& again);
   // Reports in events that a pod loses the volume that it uses here, and why.
   void ReportLost(const Record& record, const api::FenceEntry& use, const std::string& why);

@@ -64,7 +64,7 @@ Status Attachments::TakeEntryOffLocked(const CleanupEntry& entry, const Force& f
   // The folder may be that of another volume, which this entry does not concern.
   if (adopted.has_value() && adopted->volume != entry.volume) adopted.reset();
   if (!adopted.has_value()) {
-    ASSIGN_OR_RETURN(adopted, AdoptImage(entry));
+    ASSIGN_OR_RETURN(adopted, AdoptImage(entry, force));
   }
   if (adopted.has_value()) {
     const FenceEntry own = adopted->uses.front().entry;
@@ -89,7 +89,8 @@ StatusOr<base::Json> Attachments::ReadBackendSettings(const std::string& cluster
 
 // Uses the entry's image name, because the PersistentVolume may be gone while the image is still
 // mapped.
-StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entry) {
+StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entry,
+                                                        const Force& force) {
   if (entry.image.empty()) return std::nullopt;
   ASSIGN_OR_RETURN(base::Json settings, ReadBackendSettings(entry.cluster_name));
   if (settings.is_null()) return std::nullopt;
@@ -101,8 +102,12 @@ StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entr
                 .state = State::kDetaching};
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-  if (!record.mapping.has_value() || !records_->FindOtherVolume(record).empty())
+  if (!record.mapping.has_value()) {
+    // This node may have lost its records, for example because it was set up anew.
+    RETURN_IF_ERROR(FreeFromDead(*backend, record, force));
     return std::nullopt;
+  }
+  if (!records_->FindOtherVolume(record).empty()) return std::nullopt;
   record.uses.push_back({.entry = entry.attachment, .state = State::kDetaching});
   return std::optional(std::move(record));
 }

@@ -65,17 +65,23 @@ Status Attachments::UnmountAt(const Record& record, const std::string& folder, b
                kMostStacked);
 }
 
+Status Attachments::FreeFromDead(block::Backend& backend, const Record& record,
+                                 const Force& force) {
+  if (!records_->FindOtherVolume(record).empty()) return base::OkStatus();  // it may be in use
+  const Status freed = backend.FreeFromDead(record.image);
+  // A cluster that is deleted does not wait for its storage, and without its Secret (which is
+  // FAILED_PRECONDITION) a pod that is gone would wait for ever.
+  if (!force.on && freed.code() != StatusCode::kFailedPrecondition) return freed;
+  if (!freed.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(freed));
+  return base::OkStatus();
+}
+
 Status Attachments::UnmapLocked(Record& record, const Force& force) {
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   if (!record.mapping.has_value()) {
     // The image may have been mapped just before a crash, without a record of the mapping.
     ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-    if (!record.mapping.has_value()) {
-      const Status freed = backend->FreeFromDead(record.image);
-      // A cluster that is deleted does not wait for its storage.
-      if (force.on && !freed.ok()) LOG_WARNING("{}", base::ToString(freed));
-      return force.on ? base::OkStatus() : freed;
-    }
+    if (!record.mapping.has_value()) return FreeFromDead(*backend, record, force);
   }
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmap.before">());
   RETURN_IF_ERROR_WITH(force.on ? backend->ForceUnmap(*record.mapping, force.patience)

@@ -92,6 +92,23 @@ TEST(RecordsTest, AnotherVolumeOfTheSameImageIsFoundByClusterOrBackEnd) {
   EXPECT_EQ(records->FindOtherVolume(other), "");
 }
 
+TEST(RecordsTest, APoolOfCephIsTheSameByAnyMonitorsAndUser) {
+  const platform::TempFolder folder;
+  auto records = *Records::Open(folder / "volumes");
+  Record one = Sample();
+  one.backend = {{"rbd", {{"monitors", {"10.0.0.1:6789"}}, {"pool", "kube"}, {"user", "a"}}}};
+  ASSERT_TRUE(records->Put(one).ok());
+  Record other = one;
+  other.volume = "pv-2";
+  other.cluster = "another";
+  other.backend = {{"rbd", {{"monitors", {"10.0.0.2:6789"}}, {"pool", "kube"}, {"user", "b"}}}};
+  EXPECT_EQ(records->FindOtherVolume(other), "pv-1");
+  other.backend["rbd"]["namespace"] = "tenant";
+  EXPECT_EQ(records->FindOtherVolume(other), "");
+  other.backend = {{"rbd", {{"pool", "another"}}}};
+  EXPECT_EQ(records->FindOtherVolume(other), "");
+}
+
 TEST(RecordsTest, AFileThatIsNoRecordIsNotPassedOver) {
   const platform::TempFolder folder;
   {

@@ -254,7 +254,13 @@ TEST_F(StaleUsesTest, NoEntryIsLostWhereAnotherWritesTheSameCleanup) {
   cleanup.Set({"apiVersion"}, "storage.berth.dev/v1alpha1");
   cleanup.Set({"kind"}, "NodeCleanup");
   cleanup.set_name("node-b");
-  cleanup.set_entries({{.volume = "other", .attachment = FenceEntryOf("node-b", "x")}});
+  // Its image is there, so that the operator does not take the entry for one of a volume that is
+  // gone.
+  store_->Add("other", 1);
+  cleanup.set_entries({{.volume = "other",
+                        .attachment = FenceEntryOf("node-b", "x"),
+                        .cluster_name = "pool",
+                        .image = "other"}});
   cluster_.Put(cleanup);
   cluster_.client.FailNext("patch", "nodecleanups", base::Error(StatusCode::kAborted, "conflict"));
   cluster_.client.LoseNextAnswer("patch", "nodecleanups",
