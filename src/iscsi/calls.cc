@@ -148,8 +148,10 @@ StatusOr<Json> ClaimUnit(LogicalUnit& unit, uint16_t lun, const Settings& settin
 StatusOr<Json> FenceNode(LogicalUnit& unit, const Settings& settings, const Json& request) {
   const std::string target = base::json::String(request, {"target"});
   if (target.empty()) return Error(StatusCode::kInvalidArgument, "'target' is missing");
+  // A number may be another LUN's by now, and a stranger's LUN is not reserved.
   const std::string wanted = base::json::String(request, {"identity"});
-  if (!wanted.empty()) RETURN_IF_ERROR(CheckIdentity(unit, wanted));
+  if (wanted.empty()) return Error(StatusCode::kInvalidArgument, "'identity' is missing");
+  RETURN_IF_ERROR(CheckIdentity(unit, wanted));
   Reservations reservations(unit, settings.owner);
   ASSIGN_OR_RETURN(const std::vector<uint64_t> removed, reservations.Fence(target));
   Json keys = Json::array();

@@ -17,8 +17,8 @@
 // `reserved` is "" | "guard" (a volume of this StorageCluster that no node uses) | "used". `blank`
 // is null if it could not be read. `problem` says why a LUN cannot be used.
 //
-// No call writes to a LUN's data. `identity` is that of `list`; of a fence it may be left out.
-// DATA_LOSS: the LUN has another identity by now.
+// No call writes to a LUN's data. `identity` is that of `list`. DATA_LOSS: the LUN has another
+// identity by now.
 //
 // A claim takes a LUN that is blank and has no reservation; of several at once one succeeds. The
 // caller has durably recorded before whether it claims the LUN for the first time or again

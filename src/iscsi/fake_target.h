@@ -23,6 +23,7 @@ struct FakeTarget {
   std::optional<int> holder;  // the session
   ReservationType type = ReservationType::kNone;
   std::set<int> running;  // sessions with a write that the target has begun
+  base::Status reset;     // what a reset of the unit gives
   int writes = 0;
   std::function<void(const Command&)> before;  // runs before each command
 
@@ -65,8 +66,8 @@ class FakeUnit : public LogicalUnit {
     return {.outcome = Answer::Outcome::kOther};
   }
   base::Status Reset() override {
-    target_.running.clear();
-    return base::OkStatus();
+    if (target_.reset.ok()) target_.running.clear();
+    return target_.reset;
   }
 
  private:

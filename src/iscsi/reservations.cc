@@ -131,9 +131,10 @@ StatusOr<bool> Reservations::Holds(uint64_t key, bool shared) {
   return Change(key, key);
 }
 
-Status Reservations::Leave(uint64_t key, Status why) {
-  const auto left = Change(key, 0);
-  if (!left.ok()) LOG_WARNING("take a registration off again: {}", base::ToString(left.status()));
+Status Reservations::GiveBack(uint64_t key, Status why) {
+  if (const Status left = Release(key); !left.ok()) {
+    LOG_WARNING("take a registration off again: {}", base::ToString(left));
+  }
   return why;
 }
 
@@ -171,14 +172,14 @@ StatusOr<uint64_t> Reservations::Acquire(const std::string& node, bool shared) {
   const uint64_t key = keys.MakeNew(taken);
   for (int i = 0; i < kMostRounds; ++i) {
     const auto acquired = TryAcquire(keys, key, shared);
-    if (!acquired.ok()) return Leave(key, acquired.status());
+    if (!acquired.ok()) return GiveBack(key, acquired.status());
     if (!*acquired) continue;
     if (shared) return key;
     // If a fence died between PREEMPT and its reset, commands of the fenced node may still run.
-    if (const Status reset = EndCommands(); !reset.ok()) return Leave(key, reset);
+    if (const Status reset = EndCommands(); !reset.ok()) return GiveBack(key, reset);
     return key;
   }
-  return Leave(key, KeepsChanging());
+  return GiveBack(key, KeepsChanging());
 }
 
 StatusOr<uint64_t> Reservations::Resume(const std::string& node, uint64_t key, bool shared) {
@@ -191,11 +192,11 @@ StatusOr<uint64_t> Reservations::Resume(const std::string& node, uint64_t key, b
     now = node_keys.MakeNew(keys);
     RETURN_IF_ERROR(Register(now));
     const auto taken = Preempt(now, key, TypeFor(shared));
-    if (!taken.ok()) return Leave(now, taken.status());
-    if (!*taken) return Leave(now, FencedError());
+    if (!taken.ok()) return GiveBack(now, taken.status());
+    if (!*taken) return GiveBack(now, FencedError());
   }
   ASSIGN_OR_RETURN(const bool holds, Holds(now, shared));
-  if (!holds) return Leave(now, FencedError());
+  if (!holds) return GiveBack(now, FencedError());
   return now;
 }
 
@@ -260,10 +261,11 @@ StatusOr<bool> Reservations::Claim(bool recorded) {
   RETURN_IF_ERROR(Register(guard_));
   ASSIGN_OR_RETURN(const bool reserved, Reserve(guard_, TypeFor(false)));
   if (reserved) return true;
-  return Leave(guard_, Error(StatusCode::kFailedPrecondition,
-                             "somebody else has reserved the LUN at the same time"));
+  if (const Status left = Unclaim(); !left.ok()) LOG_WARNING("{}", base::ToString(left));
+  return Error(StatusCode::kFailedPrecondition,
+               "somebody else has reserved the LUN at the same time");
 }
 
-Status Reservations::Unclaim() { return Leave(guard_, base::OkStatus()); }
+Status Reservations::Unclaim() { return Change(guard_, 0).status(); }
 
 }  // namespace berth::iscsi

@@ -86,7 +86,7 @@ class Reservations {
   base::StatusOr<bool> TryFence(const NodeKeys& node, FenceWork& work);
   base::Status EndCommands();
   base::StatusOr<bool> Holds(uint64_t key, bool shared);
-  base::Status Leave(uint64_t key, base::Status why);
+  base::Status GiveBack(uint64_t key, base::Status why);
   base::Status ReadCapabilities();
 
   LogicalUnit& unit_;

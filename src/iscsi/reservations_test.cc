@@ -105,6 +105,15 @@ TEST_P(ReservationsTest, AFenceThatDiedBeforeItsResetIsMadeUpForByTheNextUser) {
   EXPECT_THAT(target_.running, IsEmpty());
 }
 
+TEST_P(ReservationsTest, AUserThatFailsAfterItHasTheReservationGivesItBackToTheGuard) {
+  ASSERT_OK(a_.reservations.Acquire("a", false));
+  ASSERT_OK(fencer_.reservations.Fence("a"));
+  target_.reset = base::Error(base::StatusCode::kFailedPrecondition, "rejected");
+  EXPECT_FALSE(b_.reservations.Acquire("b", false).ok());
+  EXPECT_EQ(target_.HolderKey(), GuardKey(kOwner));
+  EXPECT_FALSE(target_.MayWrite(kA) || target_.MayWrite(kB) || target_.MayWrite(kStranger));
+}
+
 TEST_P(ReservationsTest, AFenceThatComesAgainLeavesTheNewcomerAlone) {
   ASSERT_OK(a_.reservations.Acquire("a", false));
   ASSERT_OK(fencer_.reservations.Fence("a"));

@@ -120,7 +120,7 @@ StatusOr<std::vector<uint16_t>> ParseLuns(Bytes answer) {
 StatusOr<Capacity> ParseCapacity(Bytes answer) {
   if (answer.size() < 15) return TooShort("READ CAPACITY", answer.size());
   const uint64_t last = ReadNumber(answer, 0, 8);
-  Capacity capacity{.block_bytes = Read32(answer, 8), .thin = (answer[14] & 0x80) != 0};
+  Capacity capacity{.block_bytes = Read32(answer, 8), .thin = (answer[14] & 0xc0) == 0xc0};
   const uint32_t block = capacity.block_bytes;
   if (block < 512 || block > 4096 || (block & (block - 1)) != 0) {
     return Error(StatusCode::kFailedPrecondition,

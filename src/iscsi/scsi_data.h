@@ -26,7 +26,7 @@ base::StatusOr<std::vector<uint16_t>> ParseLuns(Bytes answer);
 struct Capacity {
   uint64_t blocks = 0;
   uint32_t block_bytes = 0;  // 512 to 4096, a power of two
-  bool thin = false;         // LBPME: blocks can be unmapped
+  bool thin = false;         // LBPME and LBPRZ: unmapped blocks read as zeroes
   int64_t size_bytes() const { return static_cast<int64_t>(blocks * block_bytes); }
 };
 

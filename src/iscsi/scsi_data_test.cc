@@ -71,11 +71,15 @@ vector<uint8_t> CapacityAnswer(const vector<uint8_t>& last, const vector<uint8_t
 
 TEST(CapacityTest, HasBlocksAndThinProvisioning) {
   const auto capacity =
-      ParseCapacity(CapacityAnswer({0, 0, 0, 1, 0, 0, 0, 0}, {0, 0, 0x10, 0}, 0x80));
+      ParseCapacity(CapacityAnswer({0, 0, 0, 1, 0, 0, 0, 0}, {0, 0, 0x10, 0}, 0xc0));
   ASSERT_OK(capacity);
   EXPECT_EQ(capacity->blocks, (uint64_t{1} << 32) + 1);
   EXPECT_EQ(capacity->block_bytes, 4096u);
   EXPECT_TRUE(capacity->thin);
+  // A block that is unmapped there may still read as what it was.
+  const auto dirty = ParseCapacity(CapacityAnswer({0, 0, 0, 1, 0, 0, 0, 0}, {0, 0, 0x10, 0}, 0x80));
+  ASSERT_OK(dirty);
+  EXPECT_FALSE(dirty->thin);
 }
 
 TEST(CapacityTest, OddBlocksAndImpossibleSizesAreRefused) {

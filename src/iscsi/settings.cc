@@ -74,7 +74,7 @@ StatusOr<Settings> ReadSettings(const Json& request) {
   login.chap_password = base::json::String(request, {"cluster", "chapPassword"});
   login.isid = MakeIsid();
   RETURN_IF_ERROR(CheckText("node", settings.node, kLongestText - kInitiatorPrefix.size(), true));
-  RETURN_IF_ERROR(CheckText("cluster.owner", settings.owner, kLongestText, false));
+  RETURN_IF_ERROR(CheckText("cluster.owner", settings.owner, kLongestText, true));
   if (login.portals.empty() || login.portals.size() > kMostPortals) {
     return Error(StatusCode::kInvalidArgument, "'cluster.portals' has not 1 to {} portals",
                  kMostPortals);

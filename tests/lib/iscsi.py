@@ -18,7 +18,9 @@ def request(portals, node="node-a", **members):
 
 
 def call(name, portals, **members):
-    """Gives the result of a call, which has "error" after a failure."""
+    """Gives the result of a call, which has "error" after a failure. A fence needs the identity of the LUN."""
+    if name == "fence" and "identity" not in members:
+        members["identity"] = call("info", portals, **members).get("identity", "none")
     text = json.dumps({"call": name} | request(portals, **members))
     result = subprocess.run([PROGRAM, "call"], input=text, capture_output=True, text=True, timeout=30)
     answer = json.loads(result.stdout)
