@@ -13,7 +13,16 @@ using base::StatusCode;
 
 Json Request() {
   return {{"node", "node-a"},
-          {"cluster", {{"portals", {"10.0.0.5:3260"}}, {"target", "iqn.2003-01.org.example:t"}}}};
+          {"cluster",
+           {{"portals", {"10.0.0.5:3260"}},
+            {"target", "iqn.2003-01.org.example:t"},
+            {"owner", "u-1"}}}};
+}
+
+TEST(IscsiSettingsTest, WithoutAnOwnerTheKeysWouldBeThoseOfAnotherCluster) {
+  Json request = Request();
+  request["cluster"].erase("owner");
+  EXPECT_EQ(ReadSettings(request).status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(IscsiSettingsTest, ANodesNameMakesItsInitiatorName) {
