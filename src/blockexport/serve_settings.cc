@@ -54,7 +54,7 @@ base::StatusOr<ExportOptions> ParseExportOptions(const base::Json& settings) {
   ExportOptions options{.socket = base::json::String(settings, {calls::kSocket}),
                         .file = base::json::String(settings, {calls::kFile})};
   for (const std::string& path : {options.socket, options.file}) {
-    if (path.starts_with('/')) continue;
+    if (path.starts_with('/') && path.find('\0') == std::string::npos) continue;
     return base::Error(StatusCode::kInvalidArgument,
                        "the settings need the absolute paths of a socket and of a file");
   }

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/ipc/export_call.h"
 #include "base/log.h"
 #include "blockexport/export_server.h"
 #include "blockexport/serve_settings.h"
@@ -27,14 +26,6 @@ struct ServeSettings {
   blockexport::ExportOptions served;
 };
 
-base::StatusOr<std::string> ReadPath(const base::Json& settings, std::string_view member) {
-  std::string path = base::json::String(settings, {member});
-  if (!path.starts_with('/') || path.find('\0') != std::string::npos) {
-    return Error(StatusCode::kInvalidArgument, "{} is not an absolute path", member);
-  }
-  return path;
-}
-
 base::StatusOr<ServeSettings> ParseSettings(const base::Json& settings) {
   const base::Json* cluster = base::json::Find(settings, {"cluster"});
   if (cluster == nullptr) return Error(StatusCode::kInvalidArgument, "cluster is missing");
@@ -49,8 +40,7 @@ base::StatusOr<ServeSettings> ParseSettings(const base::Json& settings) {
     return Error(StatusCode::kUnimplemented,
                  "an RBD image has one node that writes: several nodes can only read it");
   }
-  ASSIGN_OR_RETURN(parsed.served.socket, ReadPath(settings, base::ipc::volume_export::kSocket));
-  ASSIGN_OR_RETURN(parsed.served.file, ReadPath(settings, base::ipc::volume_export::kFile));
+  ASSIGN_OR_RETURN(parsed.served, blockexport::ParseExportOptions(settings));
   return parsed;
 }
 
