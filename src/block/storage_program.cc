@@ -1,10 +1,7 @@
 #include "block/storage_program.h"
 
-#include <unistd.h>
-
-#include <filesystem>
-
 #include "base/log.h"
+#include "platform/processes/own_folder.h"
 
 namespace berth::block {
 
@@ -20,11 +17,9 @@ namespace {
 constexpr size_t kLargestAnswer = 64 * 1024 * 1024;
 constexpr size_t kLongestMessage = 2048;
 
-std::string FindBeside(std::string_view name) {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::string beside = (self.parent_path() / name).string();
-  return access(beside.c_str(), X_OK) == 0 ? beside : std::string(name);
+std::string PathOf(std::string_view name) {
+  std::string own = platform::FindInOwnFolder(name);
+  return own.empty() ? std::string(name) : own;
 }
 
 std::string WithoutSecret(std::string text, const std::string& secret) {
@@ -40,7 +35,7 @@ std::string WithoutSecret(std::string text, const std::string& secret) {
 }  // namespace
 
 StorageProgram::StorageProgram(platform::Exec& exec, std::string_view name)
-    : exec_(exec), name_(name), path_(FindBeside(name)) {}
+    : exec_(exec), name_(name), path_(PathOf(name)) {}
 
 StatusOr<Json> StorageProgram::Call(const Json& request, const std::string& secret,
                                     std::chrono::milliseconds timeout) const {

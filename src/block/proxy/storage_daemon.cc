@@ -10,7 +10,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/fault.h"
 #include "base/files/process_stat.h"
@@ -19,6 +18,7 @@
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/child.h"
+#include "platform/processes/own_folder.h"
 #include "platform/processes/process_walk.h"
 
 namespace berth::block::proxy {
@@ -40,13 +40,9 @@ constexpr const char* kBufferSettings[] = {
     "MALLOC_TOP_PAD_=4194304",
 };
 
-// Berth's programs are in one folder, which need not be in PATH.
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
-  std::error_code unknown;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  std::string beside = (self.parent_path() / name).string();
-  if (access(beside.c_str(), X_OK) == 0) return beside;
+  if (std::string own = platform::FindInOwnFolder(name); !own.empty()) return own;
   const char* path = std::getenv("PATH");
   std::string_view folders = path != nullptr ? path : "/usr/sbin:/usr/bin:/sbin:/bin";
   while (!folders.empty()) {
