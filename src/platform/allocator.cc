@@ -19,7 +19,10 @@ namespace {
 
 constexpr char kTunables[] = "GLIBC_TUNABLES";
 constexpr std::string_view kTunable = "glibc.malloc.tcache_count";
-constexpr std::string_view kNoThreadCaches = "glibc.malloc.tcache_count=0";
+// The nodes and short strings of one object. With less, two threads that read long lists wait for
+// each other's lock if they share an arena.
+constexpr std::string_view kSmallThreadCaches =
+    "glibc.malloc.tcache_count=32:glibc.malloc.tcache_max=88";
 
 }  // namespace
 
@@ -34,13 +37,13 @@ void TuneAllocator() {
   mallopt(M_MXFAST, 0);
 }
 
-void RestartWithoutThreadCaches(char** argv) {
+void RestartWithSmallThreadCaches(char** argv) {
   const char* value = std::getenv(kTunables);
   std::string tunables = value == nullptr ? "" : value;
   if (tunables.find(kTunable) != std::string::npos) {
     // This is the restarted program, or somebody chose the size of the caches.
-    if (!tunables.ends_with(kNoThreadCaches)) return;
-    tunables.resize(tunables.size() - kNoThreadCaches.size());
+    if (!tunables.ends_with(kSmallThreadCaches)) return;
+    tunables.resize(tunables.size() - kSmallThreadCaches.size());
     if (tunables.ends_with(':')) tunables.pop_back();
     if (tunables.empty()) {
       unsetenv(kTunables);
@@ -58,7 +61,7 @@ void RestartWithoutThreadCaches(char** argv) {
   self[static_cast<size_t>(size)] = '\0';
   const std::string before = tunables;
   if (!tunables.empty()) tunables += ':';
-  tunables += kNoThreadCaches;
+  tunables += kSmallThreadCaches;
   setenv(kTunables, tunables.c_str(), 1);
   execv(self.data(), argv);
   if (value == nullptr) {

@@ -12,20 +12,22 @@ namespace {
 // it must not restart.
 std::string TunablesAfterRestart(const char* value) {
   setenv("GLIBC_TUNABLES", value, 1);
-  RestartWithoutThreadCaches(nullptr);
+  RestartWithSmallThreadCaches(nullptr);
   const char* after = std::getenv("GLIBC_TUNABLES");
   std::string result = after == nullptr ? "none" : after;
   unsetenv("GLIBC_TUNABLES");
   return result;
 }
 
-TEST(RestartWithoutThreadCachesTest, ChildrenGetTheEnvironmentOfBefore) {
-  EXPECT_EQ(TunablesAfterRestart("glibc.malloc.tcache_count=0"), "none");
-  EXPECT_EQ(TunablesAfterRestart("glibc.malloc.perturb=1:glibc.malloc.tcache_count=0"),
+TEST(RestartWithSmallThreadCachesTest, ChildrenGetTheEnvironmentOfBefore) {
+  EXPECT_EQ(TunablesAfterRestart("glibc.malloc.tcache_count=32:glibc.malloc.tcache_max=88"),
+            "none");
+  EXPECT_EQ(TunablesAfterRestart(
+                "glibc.malloc.perturb=1:glibc.malloc.tcache_count=32:glibc.malloc.tcache_max=88"),
             "glibc.malloc.perturb=1");
 }
 
-TEST(RestartWithoutThreadCachesTest, ASizeThatSomebodyChoseStays) {
+TEST(RestartWithSmallThreadCachesTest, ASizeThatSomebodyChoseStays) {
   EXPECT_EQ(TunablesAfterRestart("glibc.malloc.tcache_count=3"), "glibc.malloc.tcache_count=3");
 }
 

@@ -22,6 +22,9 @@ class Switch:
     def begin(self):
         self._running = {"controller": self.shop.start_controller(self.is_go), "snapshotter": self.shop.start_snapshotter(self.is_go)}
 
+    def running(self, name):
+        return self._running[name]
+
     def end(self, *names):
         """Ends the programs, or those of these names."""
         for name in names or list(self._running):
@@ -82,6 +85,8 @@ def check_and_delete(switch):
     assert len(shop.driver.snapshots()) == len(SHOP)
     switch.change()
     check_stays_ready(switch, members)
+    if switch.is_go:
+        shop.wait_known(switch.running("controller"), group["status"]["boundVolumeGroupSnapshotContentName"])
     shop.delete("monday", group, members)
     assert shop.driver.snapshots() == []
 

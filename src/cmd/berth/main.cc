@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   // All controllers of a driver in one process have some forty threads, which live long, and after
   // a burst the caches of these threads keep a fifth of the memory.
   if (argc > 1 && argv[1] == std::string_view("controller")) {
-    berth::platform::RestartWithoutThreadCaches(argv);
+    berth::platform::RestartWithSmallThreadCaches(argv);
   }
   berth::platform::TuneAllocator();
   // Nearly every role holds Secrets, keys or tokens, and so do the client commands.

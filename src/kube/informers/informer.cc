@@ -3,11 +3,11 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <deque>
 #include <set>
 
 #include "api/selector.h"
 #include "base/log.h"
+#include "kube/informers/handler_queue.h"
 #include "kube/informers/object_index.h"
 #include "kube/informers/packed_objects.h"
 
@@ -37,7 +37,7 @@ std::string VersionOf(const Json& object) {
 
 }  // namespace
 
-class InformerBase::Impl : Reflector::Sink {
+class InformerBase::Impl : Reflector::Sink, HandlerQueue::Objects {
  public:
   Impl(Client& client, const api::KindInfo& kind, InformerOptions options, Factory factory)
       : kind_(kind),
@@ -60,12 +60,7 @@ class InformerBase::Impl : Reflector::Sink {
     size_t number = 0;
     {
       MutexLock lock(mutex_);
-      number = next_handler_++;
-      handlers_[number] = std::make_shared<Handler>(std::move(handler));
-      for (const auto& [key, kept] : objects_) {
-        pending_.push_back(
-            {number, number + 1, {std::string(key), nullptr, nullptr}, false, kept.object});
-      }
+      number = queue_.Add(std::move(handler));
     }
     DeliverChanges();
     return number;
@@ -74,7 +69,7 @@ class InformerBase::Impl : Reflector::Sink {
   // Removes the handlers, and returns when none of them runs.
   void RemoveHandlers(const std::vector<size_t>& numbers) {
     MutexLock lock(mutex_);
-    for (const size_t number : numbers) handlers_.erase(number);
+    queue_.Remove(numbers);
     const uint64_t running = deliveries_;
     while (dispatching_ && deliveries_ == running) delivered_.Wait(mutex_);
   }
@@ -148,10 +143,7 @@ class InformerBase::Impl : Reflector::Sink {
 
   std::vector<std::string> Keys() const {
     MutexLock lock(mutex_);
-    std::vector<std::string> out;
-    out.reserve(objects_.size());
-    for (const auto& [key, kept] : objects_) out.emplace_back(key);
-    return out;
+    return KeysLocked();
   }
 
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const {
@@ -197,20 +189,32 @@ class InformerBase::Impl : Reflector::Sink {
   };
   struct Kept {
     PackedObject object;
-    uint64_t list = 0;  // the last list that had it
-  };
-  struct Delivery {
-    size_t first_handler;  // the number of the first handler that gets it
-    size_t last_handler;   // the number after that of the last one
-    Change change;
-    bool sync = false;          // no change: all of the first list was delivered
-    PackedObject present = {};  // in place of `after`, for a new handler
+    uint32_t list = 0;   // the last list that had it
+    uint32_t round = 0;  // see HandlerQueue
   };
 
   bool IsSelected(const Json& object) const {
     const api::Object view(Json{{"metadata", base::json::Map(object, {"metadata"})}});
     return (options_.ns.empty() || view.ns() == options_.ns) && labels_.Matches(view.labels()) &&
            fields_.Matches(object);
+  }
+
+  std::vector<std::string> KeysLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<std::string> out;
+    out.reserve(objects_.size());
+    for (const auto& [key, kept] : objects_) out.emplace_back(key);
+    return out;
+  }
+
+  // The queue asks for these while the lock is held.
+  std::vector<std::string> ListKeys() override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return KeysLocked();
+  }
+  ObjectPtr TakeForRound(const std::string& key,
+                         uint32_t round) override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto it = objects_.find(std::string_view(key));
+    if (it == objects_.end() || std::exchange(it->second.round, round) == round) return nullptr;
+    return packed_.Get(it->second.object);
   }
 
   // Updates the indexes. `key` is the key in objects_, because the indexes point to it.
@@ -230,17 +234,13 @@ class InformerBase::Impl : Reflector::Sink {
     }
   }
 
-  void NotifyLocked(Change change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!handlers_.empty()) pending_.push_back({0, next_handler_, std::move(change), false});
-  }
-
   // Stores `json` unless the stored object is the same or, if `older_too` is false, newer. Returns
   // whether it stored it.
   bool PutLocked(std::string_view key, Json json, bool older_too = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto place = objects_.find(key);
     const bool added = place == objects_.end();
-    if (added) place = objects_.emplace(key, Kept()).first;
+    if (added) place = objects_.emplace(key, Kept{.round = queue_.round()}).first;
     const int newer = added ? 1 : CompareVersions(VersionOf(json), place->second.object.version());
     if (newer == 0 || (newer < 0 && !older_too)) return false;
     // Only the server needs managedFields, and they are often half of an object's size.
@@ -249,7 +249,7 @@ class InformerBase::Impl : Reflector::Sink {
     ObjectPtr after = factory_(std::move(json));
     place->second.object = packed_.KeepObject(*after);
     IndexLocked(place->first, before, after);
-    NotifyLocked({std::string(key), std::move(before), std::move(after)});
+    queue_.AddChange({std::string(key), std::move(before), std::move(after)}, place->second.round);
     return true;
   }
 
@@ -261,8 +261,9 @@ class InformerBase::Impl : Reflector::Sink {
     if (!newer_too && CompareVersions(it->second.object.version(), version) > 0) return;
     ObjectPtr before = packed_.Get(it->second.object);
     IndexLocked(it->first, before, nullptr);
+    const uint32_t round = it->second.round;
     objects_.erase(it);
-    NotifyLocked({std::string(key), std::move(before), nullptr});
+    queue_.AddChange({std::string(key), std::move(before), nullptr}, round);
   }
 
   // Calls handlers for the pending changes. Returns at once if a caller of this function, on this
@@ -270,27 +271,17 @@ class InformerBase::Impl : Reflector::Sink {
   // the other and in order.
   void DeliverChanges() {
     while (true) {
-      Delivery delivery;
-      std::vector<std::shared_ptr<Handler>> handlers;
+      HandlerQueue::Delivery delivery;
       {
         MutexLock lock(mutex_);
-        if (dispatching_ || pending_.empty()) return;
+        if (dispatching_ || !queue_.Take(*this, delivery)) return;
         dispatching_ = true;
-        delivery = std::move(pending_.front());
-        pending_.pop_front();
-        // Its memory is that of packed_, so it is freed while the lock is held.
-        const PackedObject present = std::exchange(delivery.present, {});
-        if (present.has_object()) delivery.change.after = packed_.Get(present);
         if (delivery.sync) {
           synced_ = true;
           sync_changed_.NotifyAll();
         }
-        const auto end = handlers_.lower_bound(delivery.last_handler);
-        for (auto it = handlers_.lower_bound(delivery.first_handler); it != end; ++it) {
-          handlers.push_back(it->second);
-        }
       }
-      for (const auto& handler : handlers) (*handler)(delivery.change);
+      for (const auto& handler : delivery.handlers) (*handler)(delivery.change);
       MutexLock lock(mutex_);
       dispatching_ = false;
       ++deliveries_;
@@ -337,7 +328,7 @@ class InformerBase::Impl : Reflector::Sink {
       version_ = version;
       listing_ = false;
       list_failure_ = base::OkStatus();
-      if (!synced_) pending_.push_back({0, 0, {}, true});
+      if (!synced_) queue_.AddSync();
     }
     DeliverChanges();
     if (many) malloc_trim(0);  // the text and values of a long list were freed
@@ -377,16 +368,14 @@ class InformerBase::Impl : Reflector::Sink {
   std::pmr::unordered_map<ObjectIndex::Key, Kept, KeyHash, std::equal_to<>> objects_
       ABSL_GUARDED_BY(mutex_){packed_.memory()};
   std::map<std::string, Index> indexes_ ABSL_GUARDED_BY(mutex_);
-  size_t next_handler_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<size_t, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);  // by number
-  std::deque<Delivery> pending_ ABSL_GUARDED_BY(mutex_);
+  HandlerQueue queue_ ABSL_GUARDED_BY(mutex_);
   bool dispatching_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t deliveries_ ABSL_GUARDED_BY(mutex_) = 0;  // completed deliveries
   base::CondVar delivered_;
   bool synced_ ABSL_GUARDED_BY(mutex_) = false;
   Status list_failure_ ABSL_GUARDED_BY(mutex_);  // of the last list
   std::string version_ ABSL_GUARDED_BY(mutex_);  // up to which the copy is complete
-  uint64_t list_ ABSL_GUARDED_BY(mutex_) = 0;    // the number of the last list that began
+  uint32_t list_ ABSL_GUARDED_BY(mutex_) = 0;    // the number of the last list that began
   bool listing_ ABSL_GUARDED_BY(mutex_) = false;
   // Keys of the program's own writes since the list began, which the list may lack. All else is as
   // the list says, even if it is older, because the API's store may be restored from a backup.

@@ -26,7 +26,6 @@ class PackedObject {
  public:
   PackedObject() = default;  // has no object
 
-  bool has_object() const { return bytes_ != nullptr; }
   std::string_view version() const { return {bytes_.get(), version_size_}; }
 
  private:

@@ -4,6 +4,7 @@ import pytest
 from lib import objects
 from lib.kubernetes import programs
 from lib.kubernetes.hostpath import Hostpath
+from lib.standalone import wait_for
 
 SHOP = ("orders", "stock")  # the claims
 RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
@@ -33,7 +34,14 @@ class Shop:
     # -- the programs
 
     def start_controller(self, of_go=None):
-        return self.world.start("snapshot-controller", *RETRIES, of_go=of_go)
+        return self.world.start("snapshot-controller", *RETRIES, "-v=4", of_go=of_go)
+
+    def wait_known(self, controller, content):
+        """Waits until the Go snapshot-controller has a group's content in its own store, which it fills object by object after it
+        has begun to work: initializeCaches reads the contents of single snapshots in place of those of groups. A group that is
+        deleted before leaves its content for ever."""
+        line = f"synchronizing VolumeGroupSnapshotContent[{content}]"
+        wait_for(f"the Go snapshot-controller to know '{content}'", lambda: line in controller.log())
 
     def start_snapshotter(self, of_go=None):
         """Starts csi-snapshotter, and waits until it leads."""
