@@ -68,8 +68,15 @@ void GetAttributes(fuse_req_t request, fuse_ino_t /*inode*/, fuse_file_info* /*f
   fuse_reply_attr(request, &st, kSizeKnown);
 }
 
-void SetAttributes(fuse_req_t request, fuse_ino_t /*inode*/, struct stat* /*wanted*/, int /*which*/,
+void SetAttributes(fuse_req_t request, fuse_ino_t /*inode*/, struct stat* wanted, int which,
                    fuse_file_info* /*file*/) {
+  const struct stat st = AttributesOf(StoreOf(request));
+  // The size that the volume has is accepted, because the kernel then takes it from the answer for
+  // certain (ShowSizeToKernel in block/proxy/export_file.h).
+  if ((which & FUSE_SET_ATTR_SIZE) != 0 && wanted->st_size == st.st_size) {
+    fuse_reply_attr(request, &st, kSizeKnown);
+    return;
+  }
   // Also an open with O_TRUNC comes here: a volume is not truncated.
   fuse_reply_err(request, EPERM);
 }

@@ -5,7 +5,7 @@
 //   late;
 //   - several reads and writes run at once (request_threads.h), each of up to kLargestTransfer;
 //   - a hole that is punched, and a range that is zeroed, reads as zeroes;
-//   - only root uses it (no allow_other), and its size changes only by ShowNewSize.
+//   - only root uses it (no allow_other), and its size changes only with the store's.
 //
 // The errors that users see are EIO, and ENOSPC where the storage is full, because the kernel gives
 // other errors meanings of its own: after an ENOSYS it never calls fsync again and reports success.
