@@ -116,7 +116,9 @@ base::StatusOr<int> Serve(BlockStore& storage, const ExportOptions& options) {
   }
   LOG_INFO("{}", told ? "ends, because it was told to quit" : "ends, because its mount is gone");
   unlink(options.socket.c_str());
-  if (!threads.JoinAll(kEndTime)) LOG_WARNING("a request does not end");
+  if (!threads.JoinAll(kEndTime) || !file->AwaitTransfers(kEndTime)) {
+    LOG_WARNING("a request does not end");
+  }
   return told ? 0 : 1;
 }
 

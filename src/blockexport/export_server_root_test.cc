@@ -22,7 +22,6 @@ namespace calls = base::ipc::volume_export;
 using testing::HasSubstr;
 
 constexpr int kThreads = 8;
-constexpr size_t kUnit = 4096;
 
 // A device that several threads write and read at once, and what it must hold: the number of the
 // last write of each unit, 0 for zeroes. Each thread has units of its own.
