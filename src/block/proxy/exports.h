@@ -9,8 +9,8 @@
 //   starting ─────────────────────────────▶ serving ──▶ closing ─▶ (none)
 //      │ crash: its daemon is killed,          │ daemon    │ daemon
 //      └─ begun anew                           │ died      │ cannot flush
-//                                              ▼           ▼
-//                                              quarantined
+//                                              ▼           │
+//                                              quarantined◀┘
 //
 // After the death of its daemon a quarantined export is begun anew if no write can have been lost,
 // else it stays so until it is closed. If its daemon cannot flush, it stays so until it is killed.
