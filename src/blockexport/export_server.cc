@@ -11,7 +11,7 @@
 
 #include "base/ipc/export_call.h"
 #include "base/ipc/server.h"
-#include "base/json.h"
+#include "base/json_input.h"
 #include "base/log.h"
 #include "blockexport/flushed_store.h"
 #include "blockexport/fuse_file.h"
@@ -132,11 +132,7 @@ int RunExport(std::unique_ptr<BlockStore> store, const ExportOptions& options) {
 }
 
 void ReportFailure(const base::Status& failure) {
-  const std::string line =
-      base::json::Dump({{"error",
-                         {{"code", std::string(base::CodeName(failure.code()))},
-                          {"message", std::string(base::Message(failure))}}}}) +
-      "\n";
+  const std::string line = base::json::Dump(base::json::FailureReply(failure)) + "\n";
   fwrite(line.data(), 1, line.size(), stdout);
   fflush(stdout);
 }
