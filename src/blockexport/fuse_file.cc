@@ -135,7 +135,6 @@ void Write(fuse_req_t request, fuse_ino_t /*inode*/, const char* data, size_t si
     fuse_reply_err(request, ENOSPC);
     return;
   }
-  if (ServedBy(request).transfers.BeginWrite(store, request, offset, {data, size})) return;
   RequestThreads::PrepareToWait();
   const int error = store.Write(offset, {data, size});
   if (error != 0) {

@@ -1,6 +1,5 @@
 #include "blockexport/small_transfers.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 namespace berth::blockexport {
@@ -53,18 +52,6 @@ bool SmallTransfers::BeginRead(BlockStore& store, fuse_req_t request, int64_t of
   slot->writes = false;
   slot->offset = offset;
   slot->data = {slot->memory, size};
-  return BeginIn(*slot, store, request);
-}
-
-bool SmallTransfers::BeginWrite(BlockStore& store, fuse_req_t request, int64_t offset,
-                                std::span<const char> from) {
-  Slot* slot = from.size() > kLargest ? nullptr : TakeSlot();
-  if (slot == nullptr) return false;
-  slot->writes = true;
-  slot->offset = offset;
-  slot->data = {slot->memory, from.size()};
-  // The thread that received the data receives the next request into its place.
-  std::ranges::copy(from, slot->memory);
   return BeginIn(*slot, store, request);
 }
 

@@ -1,9 +1,11 @@
-// The small reads and writes of a FUSE file, which the store makes in the background where it can.
+// The small reads of a FUSE file, which the store makes in the background where it can.
 //
 // A thread that waits for the storage sleeps and wakes once for each request. That costs more than
 // a small request itself. So the thread that received a small request goes on with the next one,
 // and the store's own thread answers it. A large request keeps its thread, whose buffer holds the
 // data.
+// So does a write: the kernel may wait while it takes a write of a file in the background, so one
+// thread would make one write after the other.
 //
 // Thread-safe.
 #pragma once
@@ -33,11 +35,9 @@ class SmallTransfers {
   SmallTransfers(const SmallTransfers&) = delete;
   SmallTransfers& operator=(const SmallTransfers&) = delete;
 
-  // Begin a transfer, whose end answers the request. False: it is large, or the store or this
+  // Begins a transfer, whose end answers the request. False: it is large, or the store or this
   // object takes no more now, so the caller makes it and answers.
   bool BeginRead(BlockStore& store, fuse_req_t request, int64_t offset, size_t size);
-  bool BeginWrite(BlockStore& store, fuse_req_t request, int64_t offset,
-                  std::span<const char> from);
   // Waits until none is under way. False: one still is after `within`.
   bool AwaitAll(std::chrono::milliseconds within);
 
