@@ -21,6 +21,15 @@ namespace berth::blockexport {
 
 inline constexpr size_t kBufferAlignment = 4096;
 
+// A read or write that a store makes in the background.
+struct Transfer {
+  bool writes = false;
+  int64_t offset = 0;
+  std::span<char> data;  // read into, or written from; aligned like the memory of other calls
+  // Called once, with 0 or an errno, on any thread. The transfer may be gone when it returns.
+  void (*ended)(Transfer& transfer, int error) = nullptr;
+};
+
 class BlockStore {
  public:
   virtual ~BlockStore() = default;
@@ -30,6 +39,9 @@ class BlockStore {
   // Reads or writes everything, or returns an error.
   virtual int Read(int64_t offset, std::span<char> into) = 0;
   virtual int Write(int64_t offset, std::span<const char> from) = 0;
+  // Begins the transfer, with the outcome of Read or Write. `transfer` is borrowed until its end.
+  // False: the store does not do that now, and the caller uses Read or Write.
+  virtual bool Begin(Transfer& /*transfer*/) { return false; }
   // After 0, all writes that were answered before the call are durable.
   virtual int Flush() = 0;
   // Makes the range read as zeroes, and gives its space back where the storage can. A loop device

@@ -11,7 +11,7 @@
 
 #include "base/ipc/export_call.h"
 #include "base/ipc/server.h"
-#include "base/json.h"
+#include "base/json_input.h"
 #include "base/log.h"
 #include "blockexport/flushed_store.h"
 #include "blockexport/fuse_file.h"
@@ -83,7 +83,9 @@ std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, BlockStor
     }
     // Before the mount goes, because its end alone would be a failure of this process.
     threads.Stop();
-    RETURN_IF_ERROR(file.Unmount());
+    if (const base::Status unmounted = file.Unmount(); !unmounted.ok()) {
+      LOG_WARNING("{}", base::ToString(unmounted));  // the I/O proxy unmounts it, too
+    }
     return Message();
   };
   return std::make_unique<base::ipc::Server>(std::move(options));
@@ -114,7 +116,9 @@ base::StatusOr<int> Serve(BlockStore& storage, const ExportOptions& options) {
   }
   LOG_INFO("{}", told ? "ends, because it was told to quit" : "ends, because its mount is gone");
   unlink(options.socket.c_str());
-  if (!threads.JoinAll(kEndTime)) LOG_WARNING("a request does not end");
+  if (!threads.JoinAll(kEndTime) || !file->AwaitTransfers(kEndTime)) {
+    LOG_WARNING("a request does not end");
+  }
   return told ? 0 : 1;
 }
 
@@ -128,11 +132,7 @@ int RunExport(std::unique_ptr<BlockStore> store, const ExportOptions& options) {
 }
 
 void ReportFailure(const base::Status& failure) {
-  const std::string line =
-      base::json::Dump({{"error",
-                         {{"code", std::string(base::CodeName(failure.code()))},
-                          {"message", std::string(base::Message(failure))}}}}) +
-      "\n";
+  const std::string line = base::json::Dump(base::json::FailureReply(failure)) + "\n";
   fwrite(line.data(), 1, line.size(), stdout);
   fflush(stdout);
 }

@@ -22,7 +22,6 @@ namespace calls = base::ipc::volume_export;
 using testing::HasSubstr;
 
 constexpr int kThreads = 8;
-constexpr size_t kUnit = 4096;
 
 // A device that several threads write and read at once, and what it must hold: the number of the
 // last write of each unit, 0 for zeroes. Each thread has units of its own.
@@ -157,9 +156,20 @@ TEST_F(ServedVolumeTest, GrowsWhileItIsUsed) {
   EXPECT_EQ(Call(calls::kStatus)->FindNumber(calls::kSize), 2 * kSize);
 }
 
+TEST_F(ServedVolumeTest, TheKernelTakesANewSizeWhenItIsToldTo) {
+  Serve();
+  const base::UniqueFd file(open(file_.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(truncate(image_.c_str(), 2 * kSize), 0);
+  ASSERT_TRUE(Call(calls::kResize).ok());
+  EXPECT_EQ(truncate(file_.c_str(), 2 * kSize), 0) << strerror(errno);
+  EXPECT_EQ(lseek(file.get(), 0, SEEK_END), 2 * kSize);
+  EXPECT_EQ(std::filesystem::file_size(image_), static_cast<uint64_t>(2 * kSize));
+}
+
 TEST_F(ServedVolumeTest, ItsSizeIsNotChangedThroughTheFile) {
   Serve();
   EXPECT_NE(truncate(file_.c_str(), kMiB), 0);
+  EXPECT_NE(truncate(file_.c_str(), 2 * kSize), 0);
   const base::UniqueFd cut(open(file_.c_str(), O_RDWR | O_TRUNC | O_CLOEXEC));
   EXPECT_FALSE(cut.valid());
   const base::UniqueFd file(open(file_.c_str(), O_RDWR | O_CLOEXEC));

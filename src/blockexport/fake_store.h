@@ -74,6 +74,11 @@ class FakeStore : public BlockStore {
     const int error = commands_.writes();
     return error != 0 ? error : file_->Write(offset, from);
   }
+  bool Begin(Transfer& transfer) override {
+    const bool plain = commands_.reads() == 0 && commands_.writes() == 0 &&
+                       commands_.held_offset() != transfer.offset;
+    return plain && file_->Begin(transfer);
+  }
   int Flush() override {
     const int error = commands_.flushes();
     return error != 0 ? error : file_->Flush();

@@ -17,6 +17,8 @@ namespace berth::blockexport {
 namespace {
 
 constexpr int64_t kUnit = kBufferAlignment;
+// More than the kernel sends at once.
+constexpr unsigned kMostUnderWay = 64;
 
 bool IsAligned(int64_t offset, size_t length) {
   return offset % kUnit == 0 && length % kBufferAlignment == 0;
@@ -65,7 +67,38 @@ base::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(base::UniqueFd file, 
   }
   std::unique_ptr<FileStore> store(new FileStore(std::move(file), read_only));
   store->size_ = st.st_size;
+  store->background_ = AioQueue::Open(store->file_.get(), kMostUnderWay,
+                                      [raw = store.get()](Transfer& transfer, int64_t result) {
+                                        raw->EndTransfer(transfer, result);
+                                      });
   return store;
+}
+
+bool FileStore::Begin(Transfer& transfer) {
+  if (background_ == nullptr || !IsAligned(transfer.offset, transfer.data.size())) return false;
+  const std::shared_lock lock(edges_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  under_way_.fetch_add(1);
+  if (background_->Begin(transfer)) return true;
+  if (under_way_.fetch_sub(1) == 1) under_way_.notify_all();
+  return false;
+}
+
+void FileStore::EndTransfer(Transfer& transfer, int64_t result) {
+  int error = result < 0 ? static_cast<int>(-result) : 0;
+  if (result >= 0 && result < static_cast<int64_t>(transfer.data.size())) {
+    // The kernel made a part of it, so the whole is made again.
+    error = transfer.writes ? WriteAll(transfer.offset, transfer.data)
+                            : ReadAll(transfer.offset, transfer.data);
+  }
+  if (under_way_.fetch_sub(1) == 1) under_way_.notify_all();
+  transfer.ended(transfer, error);
+}
+
+std::unique_lock<std::shared_mutex> FileStore::LockAlone() {
+  std::unique_lock lock(edges_);
+  for (int count = under_way_; count != 0; count = under_way_) under_way_.wait(count);
+  return lock;
 }
 
 int FileStore::Read(int64_t offset, std::span<char> into) {
@@ -83,7 +116,7 @@ int FileStore::Write(int64_t offset, std::span<const char> from) {
     const std::shared_lock lock(edges_);
     return WriteAll(offset, from);
   }
-  const std::unique_lock lock(edges_);
+  const std::unique_lock lock = LockAlone();
   Blocks blocks(offset, from.size(), size_);
   if (blocks.data() == nullptr) return ENOMEM;
   if (const int error = ReadAll(blocks.start(), blocks.all()); error != 0) return error;
@@ -123,11 +156,11 @@ int FileStore::Flush() {
 
 int FileStore::WriteZeroes(int64_t offset, int64_t length) {
   std::shared_lock shared(edges_, std::defer_lock);
-  std::unique_lock alone(edges_, std::defer_lock);
+  std::unique_lock<std::shared_mutex> alone;
   if (IsAligned(offset, static_cast<size_t>(length))) {
     shared.lock();
   } else {
-    alone.lock();
+    alone = LockAlone();
   }
   while (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length) != 0) {
     if (errno != EINTR) return errno;

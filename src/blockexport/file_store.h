@@ -11,6 +11,7 @@
 #include <shared_mutex>
 
 #include "base/unique_fd.h"
+#include "blockexport/aio_queue.h"
 #include "blockexport/block_store.h"
 
 namespace berth::blockexport {
@@ -26,6 +27,7 @@ class FileStore : public BlockStore {
   bool read_only() const override { return read_only_; }
   int Read(int64_t offset, std::span<char> into) override;
   int Write(int64_t offset, std::span<const char> from) override;
+  bool Begin(Transfer& transfer) override;
   int Flush() override;
   int WriteZeroes(int64_t offset, int64_t length) override;
   base::Status Refresh() override;
@@ -36,13 +38,20 @@ class FileStore : public BlockStore {
   // Need what direct I/O needs: up to 4096 bytes of alignment.
   int ReadAll(int64_t offset, std::span<char> into);
   int WriteAll(int64_t offset, std::span<const char> from);
+  // `result` is that of AioQueue.
+  void EndTransfer(Transfer& transfer, int64_t result);
+  // Takes edges_ alone, when no transfer is under way.
+  std::unique_lock<std::shared_mutex> LockAlone();
 
   // Held alone while a write reads the units at its edges and writes them again, because a write
-  // beside it to the same unit would be lost; shared by all requests of whole units.
+  // beside it to the same unit would be lost; shared by all requests of whole units. A transfer
+  // counts in under_way_ in place of holding it to its end, because it ends on another thread.
   std::shared_mutex edges_;
+  std::atomic<int> under_way_{0};
   const base::UniqueFd file_;
   const bool read_only_;
   std::atomic<int64_t> size_{0};
+  std::unique_ptr<AioQueue> background_;  // nullptr: the kernel refuses it
 };
 
 }  // namespace berth::blockexport

@@ -23,6 +23,7 @@ class FlushedStore : public BlockStore {
   int Write(int64_t offset, std::span<const char> from) override {
     return store_.Write(offset, from);
   }
+  bool Begin(Transfer& transfer) override { return store_.Begin(transfer); }
   // Returns the first error that a flush had.
   int Flush() override {
     if (const int failed = failed_; failed != 0) return failed;

@@ -9,12 +9,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "blockexport/failure_log.h"
 #include "blockexport/request_threads.h"
+#include "blockexport/small_transfers.h"
 #include "platform/errno.h"
 
 namespace berth::blockexport {
@@ -28,10 +31,6 @@ constexpr double kSizeKnown = 1.0;  // seconds for which the kernel believes a s
 // Of one call to the store, so that each call ends within the store's deadline.
 constexpr int64_t kLongestZeroing = int64_t{64} << 20;
 
-BlockStore& StoreOf(fuse_req_t request) {
-  return *static_cast<BlockStore*>(fuse_req_userdata(request));
-}
-
 // The error that the user of the file sees for the store's `error`, which is logged.
 int ReportError(const char* what, int64_t offset, int error) {
   static FailureLog failures;  // a process serves one volume
@@ -43,7 +42,33 @@ int ReportError(const char* what, int64_t offset, int error) {
   return error == ENOSPC ? ENOSPC : EIO;
 }
 
-void Initialise(void* /*store*/, fuse_conn_info* connection) {
+// Answers a read or write.
+void AnswerTransfer(fuse_req_t request, const Transfer& transfer, int error) {
+  if (error != 0) {
+    fuse_reply_err(request,
+                   ReportError(transfer.writes ? "write" : "read", transfer.offset, error));
+  } else if (transfer.writes) {
+    fuse_reply_write(request, transfer.data.size());
+  } else {
+    fuse_reply_buf(request, transfer.data.data(), transfer.data.size());
+  }
+}
+
+}  // namespace
+
+struct FuseFile::Served {
+  BlockStore& store;
+  SmallTransfers transfers{AnswerTransfer};
+};
+
+namespace {
+
+FuseFile::Served& ServedBy(fuse_req_t request) {
+  return *static_cast<FuseFile::Served*>(fuse_req_userdata(request));
+}
+BlockStore& StoreOf(fuse_req_t request) { return ServedBy(request).store; }
+
+void Initialise(void* /*served*/, fuse_conn_info* connection) {
   // Without FUSE_CAP_ASYNC_DIO the kernel sends the requests of a loop device one after the other.
   // Splicing is off, because the store needs the data in memory.
   connection->want = connection->capable & FUSE_CAP_ASYNC_DIO;
@@ -68,8 +93,15 @@ void GetAttributes(fuse_req_t request, fuse_ino_t /*inode*/, fuse_file_info* /*f
   fuse_reply_attr(request, &st, kSizeKnown);
 }
 
-void SetAttributes(fuse_req_t request, fuse_ino_t /*inode*/, struct stat* /*wanted*/, int /*which*/,
+void SetAttributes(fuse_req_t request, fuse_ino_t /*inode*/, struct stat* wanted, int which,
                    fuse_file_info* /*file*/) {
+  const struct stat st = AttributesOf(StoreOf(request));
+  // The size that the volume has is accepted, because the kernel then takes it from the answer for
+  // certain (ShowSizeToKernel in block/proxy/export_file.h).
+  if ((which & FUSE_SET_ATTR_SIZE) != 0 && wanted->st_size == st.st_size) {
+    fuse_reply_attr(request, &st, kSizeKnown);
+    return;
+  }
   // Also an open with O_TRUNC comes here: a volume is not truncated.
   fuse_reply_err(request, EPERM);
 }
@@ -90,12 +122,10 @@ void Read(fuse_req_t request, fuse_ino_t /*inode*/, size_t size, off_t offset,
   const int64_t left = std::max<int64_t>(store.size_bytes() - offset, 0);
   const auto count = static_cast<size_t>(
       std::min({static_cast<int64_t>(size), static_cast<int64_t>(buffer.size()), left}));
+  if (count != 0 && ServedBy(request).transfers.BeginRead(store, request, offset, count)) return;
+  RequestThreads::PrepareToWait();
   const int error = count == 0 ? 0 : store.Read(offset, buffer.first(count));
-  if (error != 0) {
-    fuse_reply_err(request, ReportError("read", offset, error));
-    return;
-  }
-  fuse_reply_buf(request, buffer.data(), count);
+  AnswerTransfer(request, {.offset = offset, .data = buffer.first(count)}, error);
 }
 
 void Write(fuse_req_t request, fuse_ino_t /*inode*/, const char* data, size_t size, off_t offset,
@@ -105,6 +135,7 @@ void Write(fuse_req_t request, fuse_ino_t /*inode*/, const char* data, size_t si
     fuse_reply_err(request, ENOSPC);
     return;
   }
+  RequestThreads::PrepareToWait();
   const int error = store.Write(offset, {data, size});
   if (error != 0) {
     fuse_reply_err(request, ReportError("write", offset, error));
@@ -114,6 +145,7 @@ void Write(fuse_req_t request, fuse_ino_t /*inode*/, const char* data, size_t si
 }
 
 void Sync(fuse_req_t request, fuse_ino_t /*inode*/, int /*data_only*/, fuse_file_info* /*file*/) {
+  RequestThreads::PrepareToWait();
   const int error = StoreOf(request).Flush();
   fuse_reply_err(request, error == 0 ? 0 : ReportError("flush", 0, error));
 }
@@ -132,6 +164,7 @@ void Allocate(fuse_req_t request, fuse_ino_t /*inode*/, int mode, off_t offset, 
     fuse_reply_err(request, ENOSPC);
     return;
   }
+  RequestThreads::PrepareToWait();
   const int64_t end = std::min<int64_t>(offset + length, store.size_bytes());
   for (int64_t at = offset; at < end; at += kLongestZeroing) {
     const int error = store.WriteZeroes(at, std::min(end - at, kLongestZeroing));
@@ -193,10 +226,12 @@ base::StatusOr<base::UniqueFd> MountConnection(const std::string& path) {
 base::StatusOr<std::unique_ptr<FuseFile>> FuseFile::Mount(const std::string& path,
                                                           BlockStore& store) {
   ASSIGN_OR_RETURN(base::UniqueFd connection, MountConnection(path));
+  std::unique_ptr<Served> served(new Served{.store = store});
   char name[] = "berth-export";
   char* names[] = {name, nullptr};
   fuse_args arguments = FUSE_ARGS_INIT(1, names);
-  fuse_session* session = fuse_session_new(&arguments, &kOperations, sizeof kOperations, &store);
+  fuse_session* session =
+      fuse_session_new(&arguments, &kOperations, sizeof kOperations, served.get());
   fuse_opt_free_args(&arguments);
   // The name by which libfuse takes a connection that is mounted already.
   const std::string place = fmt::format("/dev/fd/{}", connection.get());
@@ -206,10 +241,20 @@ base::StatusOr<std::unique_ptr<FuseFile>> FuseFile::Mount(const std::string& pat
     return base::Error(StatusCode::kInternal, "libfuse refuses the connection of {}", Quote(path));
   }
   connection.Release();  // the session closes it
-  return std::unique_ptr<FuseFile>(new FuseFile(path, session));
+  return std::unique_ptr<FuseFile>(new FuseFile(path, std::move(served), session));
 }
 
-FuseFile::~FuseFile() { fuse_session_destroy(session_); }
+FuseFile::FuseFile(std::string path, std::unique_ptr<Served> served, fuse_session* session)
+    : path_(std::move(path)), served_(std::move(served)), session_(session) {}
+
+FuseFile::~FuseFile() {
+  if (!AwaitTransfers(std::chrono::milliseconds(0))) std::_Exit(1);
+  fuse_session_destroy(session_);
+}
+
+bool FuseFile::AwaitTransfers(std::chrono::milliseconds within) {
+  return served_->transfers.AwaitAll(within);
+}
 
 void FuseFile::ShowNewSize() {
   // Only the attributes, because nothing is cached. -ENOENT: the kernel knows none.

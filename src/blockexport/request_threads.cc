@@ -60,8 +60,9 @@ class Buffer {
   char* data_ = nullptr;
 };
 
-// The handlers of libfuse are given the request only, so the thread knows its buffer.
+// The handlers of libfuse are given the request only, so the thread knows its buffer and its owner.
 thread_local char* buffer_of_this_thread = nullptr;
+thread_local RequestThreads* owner_of_this_thread = nullptr;
 
 }  // namespace
 
@@ -106,6 +107,15 @@ size_t RequestThreads::CountLive() const {
       std::ranges::count_if(workers_, [](const Worker& one) { return !one.ended; }));
 }
 
+void RequestThreads::PrepareToWait() { owner_of_this_thread->AddReceiver(); }
+
+void RequestThreads::AddReceiver() {
+  if (receiving_ > 0) return;
+  MutexLock lock(mutex_);
+  if (receiving_ > 0 || CountLive() >= kMostThreads || stopped_) return;
+  if (AddThread()) changed_.NotifyAll();
+}
+
 void RequestThreads::CountBusy() {
   const int busy = busy_.fetch_add(1) + 1;
   int most = most_busy_.load();
@@ -117,6 +127,7 @@ void RequestThreads::ReceiveRequests(Worker& worker) {
   pthread_setname_np(pthread_self(), "requests");
   const Buffer buffer;
   buffer_of_this_thread = buffer.data();
+  owner_of_this_thread = this;
   bool connected = true;
   while (connected && buffer.data() != nullptr && !worker.ends) {
     fuse_buf request = {.size = 0, .mem = buffer.data() + kDataOffset - kWriteHeaders};
@@ -124,18 +135,11 @@ void RequestThreads::ReceiveRequests(Worker& worker) {
     worker.receives = true;
     const int received = fuse_session_receive_buf(&session_, &request);
     worker.receives = false;
-    const bool nobody_receives = receiving_.fetch_sub(1) == 1;
+    receiving_.fetch_sub(1);
     if (received == -EINTR) continue;
     connected = received > 0;
     if (!connected) break;
     CountBusy();
-    if (nobody_receives) {
-      MutexLock lock(mutex_);
-      if (CountLive() < kMostThreads && !stopped_) {
-        AddThread();
-        changed_.NotifyAll();
-      }
-    }
     fuse_session_process_buf(&session_, &request);
     busy_.fetch_sub(1);
   }

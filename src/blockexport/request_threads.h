@@ -1,9 +1,11 @@
 // The threads that receive the requests of one FUSE connection and answer them.
 //
-// Each request is answered by the thread that received it, so that a request to a storage that
-// answers late delays no other one. One thread waits for the next request at any time, up to
-// kMostThreads; threads that the requests of the last period did not need are ended. Each thread
-// has one buffer of kBufferSize, so memory is bounded.
+// A request to a storage that answers late delays no other one: before a thread waits for the
+// storage (PrepareToWait), another one is there that receives the next request, up to kMostThreads.
+// A thread that only begins a transfer (small_transfers.h) goes on itself, because each further
+// thread that receives costs a switch between threads for each request. Threads that the requests
+// of the last period did not need are ended. Each thread has one buffer of kBufferSize, so memory
+// is bounded.
 //
 // A thread that is to end gets SIGUSR1, because it waits in read(2). The signal may also reach a
 // thread that has just received a request.
@@ -25,7 +27,7 @@ namespace berth::blockexport {
 // The largest read or write: what libfuse allows.
 inline constexpr size_t kLargestTransfer = size_t{1} << 20;
 // How many reads and writes the kernel sends at once.
-inline constexpr unsigned kMostTransfers = 8;
+inline constexpr unsigned kMostTransfers = 16;
 // Two more threads than that answer what the kernel does not count: an fsync or a discard that
 // waits for the storage, and beside it a question for the file's size.
 inline constexpr size_t kMostThreads = kMostTransfers + 2;
@@ -54,6 +56,9 @@ class RequestThreads {
   // `within`.
   bool JoinAll(std::chrono::milliseconds within);
 
+  // The calling thread is about to wait for the storage, so another one has to receive requests.
+  // Only for the handlers of requests, any number of times.
+  static void PrepareToWait();
   // The part of the calling thread's buffer that takes the data of a read: kLargestTransfer bytes,
   // aligned to kBufferAlignment. Only for the handlers of requests.
   static std::span<char> ReadBuffer();
@@ -71,6 +76,8 @@ class RequestThreads {
   void ReceiveRequests(Worker& worker);
   // Threads that have not ended.
   size_t CountLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes sure that a thread receives requests, if there may be one more.
+  void AddReceiver();
   void CountBusy();
   // Ends as many waiting threads as the last period did not need.
   void EndSurplus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -2,15 +2,14 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <string>
 
 #include "base/ipc/export_call.h"
+#include "base/json_input.h"
 #include "base/log.h"
-#include "platform/errno.h"
 #include "platform/limits.h"
 
 namespace berth::blockexport {
@@ -28,25 +27,7 @@ void PrepareProcess() {
 base::StatusOr<base::Json> ReadSettings(int fd) {
   PrepareProcess();
   RETURN_IF_ERROR(platform::HideMemory());
-  std::string text(kMostSettings + 1, '\0');
-  size_t length = 0;
-  while (length < text.size()) {
-    const ssize_t got = read(fd, text.data() + length, text.size() - length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return platform::ErrnoError(errno, "read the settings");
-    if (got == 0) break;
-    length += static_cast<size_t>(got);
-  }
-  if (length > kMostSettings) {
-    return base::Error(StatusCode::kInvalidArgument, "the settings have more than {} bytes",
-                       kMostSettings);
-  }
-  text.resize(length);
-  auto settings = base::json::Parse(text);
-  if (!settings.ok() || !settings->is_object()) {
-    return base::Error(StatusCode::kInvalidArgument, "the settings are not a JSON object");
-  }
-  return settings;
+  return base::json::ReadObject(fd, kMostSettings, "the settings");
 }
 
 base::StatusOr<ExportOptions> ParseExportOptions(const base::Json& settings) {

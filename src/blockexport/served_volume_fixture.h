@@ -28,6 +28,8 @@
 
 namespace berth::blockexport {
 
+inline constexpr size_t kUnit = 4096;  // of direct I/O
+
 class ServedVolumeTest : public testing::Test {
  protected:
   static constexpr int64_t kMiB = int64_t{1} << 20;

@@ -9,9 +9,10 @@
 namespace berth::block {
 namespace {
 
+// F_UNLCK: no lock.
 struct LockTypes {
   short image;
-  short writers;  // F_UNLCK: none
+  short writers;
 };
 
 LockTypes LockTypesOf(ImageLock lock) {
@@ -24,6 +25,10 @@ LockTypes LockTypesOf(ImageLock lock) {
       return {F_RDLCK, F_RDLCK};
     case ImageLock::kCopy:
       return {F_RDLCK, F_WRLCK};
+    case ImageLock::kClient:
+      return {F_UNLCK, F_WRLCK};
+    case ImageLock::kSharedClient:
+      return {F_UNLCK, F_RDLCK};
   }
   return {F_WRLCK, F_WRLCK};
 }
@@ -39,6 +44,7 @@ struct flock MakeRange(short type, off_t start, off_t length) {
 
 // Whether a lock of another open file conflicts with `range`.
 base::StatusOr<bool> HasConflict(int fd, struct flock range) {
+  if (range.l_type == F_UNLCK) return false;
   if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
     return platform::ErrnoError(errno, "read the locks of an image");
   }
@@ -50,7 +56,9 @@ base::StatusOr<bool> HasConflict(int fd, struct flock range) {
 int LockImage(int fd, ImageLock lock) {
   const LockTypes types = LockTypesOf(lock);
   struct flock image = MakeRange(types.image, 0, kWritersByte);
-  if (fcntl(fd, F_OFD_SETLK, &image) != 0) return errno == EACCES ? EAGAIN : errno;
+  if (types.image != F_UNLCK && fcntl(fd, F_OFD_SETLK, &image) != 0) {
+    return errno == EACCES ? EAGAIN : errno;
+  }
   if (types.writers == F_UNLCK) return 0;
   struct flock writers = MakeRange(types.writers, kWritersByte, 1);
   if (fcntl(fd, F_OFD_SETLK, &writers) == 0) return 0;
@@ -67,7 +75,7 @@ int ReadImageLock(int fd, bool& locked) {
 base::StatusOr<bool> HasConflictingLock(int fd, ImageLock lock) {
   const LockTypes types = LockTypesOf(lock);
   ASSIGN_OR_RETURN(const bool image, HasConflict(fd, MakeRange(types.image, 0, kWritersByte)));
-  if (image || types.writers == F_UNLCK) return image;
+  if (image) return true;
   return HasConflict(fd, MakeRange(types.writers, kWritersByte, 1));
 }
 

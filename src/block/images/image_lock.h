@@ -8,6 +8,11 @@
 //   reader    shared                      -
 //   writers   shared                      shared        (a file system made for several nodes)
 //   copy      shared                      exclusive     (nobody writes meanwhile)
+//   client    -                           exclusive     (writes by an NBD server)
+//   clients   -                           shared        (read, or several write, by such a server)
+//
+// The server of a client may itself have the image open with locks of its own program, such as
+// QEMU's on some of its first bytes. So a client locks no bytes of the image.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +21,7 @@
 
 namespace berth::block {
 
-enum class ImageLock { kWriter, kReader, kSharedWriter, kCopy };
+enum class ImageLock { kWriter, kReader, kSharedWriter, kCopy, kClient, kSharedClient };
 
 inline constexpr off_t kWritersByte = off_t{1} << 62;
 

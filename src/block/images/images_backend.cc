@@ -228,8 +228,8 @@ class ProxiedImages : public Images {
   base::StatusOr<std::vector<Mapping>> ListMappings() override { return mappings_.ListMappings(); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
-    // The lock keeps others from growing the image meanwhile, because the daemon gives the file
-    // exactly the size that this call sends.
+    // The lock keeps others from growing the image meanwhile, because a qemu-storage-daemon gives
+    // the file exactly the size that this call sends. Berth's own server reads the size itself.
     ASSIGN_OR_RETURN(const ChangeLock change, folder_.LockForChange(mapping.image));
     ASSIGN_OR_RETURN(const ImageFolder::Located located, folder_.Locate(mapping.image));
     return mappings_.Refresh(mapping, located.info.size_bytes);

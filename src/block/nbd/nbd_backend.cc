@@ -45,6 +45,7 @@ class NbdBackend : public Backend {
  public:
   NbdBackend(const NbdOptions& options, const BackendParts& parts)
       : options_(options),
+        node_(parts.node),
         exec_(parts.exec),
         mounter_(parts.mounter),
         prefix_(fmt::format("berth {} {} ", base::Sha256Hex(parts.node).substr(0, 12),
@@ -74,7 +75,8 @@ class NbdBackend : public Backend {
     RETURN_IF_ERROR(CheckHasFolder("listed"));
     return folder_->List();
   }
-  // Not even with a folder of images: an NBD server need not hold a lock for its clients.
+  // Not even with a folder of images: an NBD server need not hold a lock for its clients, and a
+  // node that does not reach the folder, or uses the kernel's client, takes none.
   bool KeepsLocks() const override { return false; }
   base::StatusOr<bool> HasLock(const std::string& image) override {
     RETURN_IF_ERROR(CheckHasFolder("checked for locks"));
@@ -110,13 +112,7 @@ class NbdBackend : public Backend {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(image));
     ASSIGN_OR_RETURN(const std::optional<Mapping> found, Find(image));
     const bool proxied = found.has_value() ? !IsKernelDevice(*found) : UsesProxy();
-    if (proxied) {
-      return proxied_.Map({.image = image,
-                           .server = options_.server,
-                           .export_name = image,
-                           .read_only = options.read_only,
-                           .shared = options.shared_writers});
-    }
+    if (proxied) return MapByProxy(image, options);
     if (found.has_value()) {
       if (!found->read_only || options.read_only) return *found;
       return Error(StatusCode::kFailedPrecondition,
@@ -146,23 +142,19 @@ class NbdBackend : public Backend {
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
     ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(mapping.image));
     if (!IsKernelDevice(mapping)) {
-      return Error(StatusCode::kUnimplemented,
-                   "the I/O proxy shows image {} with the size that it had when it was mapped: its "
-                   "next mapping has the new size",
-                   Quote(mapping.image));
+      ASSIGN_OR_RETURN(const int64_t size, AskSize(mapping.image));
+      if (size <= mapping.size_bytes) return mapping;
+      return proxied_.Refresh(mapping, size);
     }
     ASSIGN_OR_RETURN(const std::optional<NbdDevice> device, FindConnected(mapping));
     if (!device.has_value()) {
       return Error(StatusCode::kNotFound, "{} no longer shows image {}", mapping.device,
                    Quote(mapping.image));
     }
-    // A new connection is needed, because the server tells the size only at the beginning of a
-    // connection.
-    ASSIGN_OR_RETURN(const NbdConnection asked,
-                     OpenNbd(options_.server, mapping.image, steady_clock::now() + kConnectTime));
-    if (asked.exported.size_bytes > device->size_bytes) {
+    ASSIGN_OR_RETURN(const int64_t size, AskSize(mapping.image));
+    if (static_cast<uint64_t>(size) > device->size_bytes) {
       RETURN_IF_ERROR(
-          ResizeNbdDevice(device->index, device->identifier, asked.exported.size_bytes));
+          ResizeNbdDevice(device->index, device->identifier, static_cast<uint64_t>(size)));
     }
     ASSIGN_OR_RETURN(const std::optional<NbdDevice> now, FindConnected(mapping));
     return ToMapping(now.has_value() ? *now : *device);
@@ -229,6 +221,51 @@ class NbdBackend : public Backend {
     return !HasKernelNbd();
   }
 
+  // By a connection of its own, because a server tells the size only at a connection's beginning.
+  base::StatusOr<int64_t> AskSize(const std::string& image) const {
+    ASSIGN_OR_RETURN(const NbdConnection asked,
+                     OpenNbd(options_.server, image, steady_clock::now() + kConnectTime));
+    return static_cast<int64_t>(asked.exported.size_bytes);
+  }
+
+  // Finds the file of the export, whose lock the I/O proxy's daemon then holds. Empty: this node
+  // does not reach the server's images, or Berth did not make this one. Other failures are
+  // returned, because another node could have the lock that cannot be seen.
+  base::StatusOr<std::optional<ImageFolder::Located>> FindLockable(const std::string& image) const {
+    if (!folder_.has_value()) return std::optional<ImageFolder::Located>();
+    auto located = folder_->Locate(image);
+    if (located.status().code() == StatusCode::kNotFound) {
+      return std::optional<ImageFolder::Located>();
+    }
+    RETURN_IF_ERROR(located);
+    return std::optional(*std::move(located));
+  }
+
+  base::StatusOr<Mapping> MapByProxy(const std::string& image, const MapOptions& options) {
+    proxy::Volume volume{.image = image,
+                         .server = options_.server,
+                         .export_name = image,
+                         .read_only = options.read_only,
+                         .shared = options.shared_writers};
+    ASSIGN_OR_RETURN(const std::optional<ImageFolder::Located> file, FindLockable(image));
+    if (!file.has_value()) return proxied_.Map(volume);
+    volume.path = file->path;
+    volume.device = file->identity.dev;
+    volume.inode = file->identity.ino;
+    auto mapping = proxied_.Map(volume);
+    if (mapping.ok()) {
+      folder_->NoteHolder(image,
+                          fmt::format("node {} as {}, by NBD", Quote(node_), mapping->device));
+    } else if (mapping.status().code() == StatusCode::kFailedPrecondition) {
+      const std::string holder = folder_->ReadHolder(image);
+      if (!holder.empty()) {
+        return Error(StatusCode::kFailedPrecondition, "{}; last mapped by {}",
+                     base::Message(mapping.status()), holder);
+      }
+    }
+    return mapping;
+  }
+
   static bool IsKernelDevice(const Mapping& mapping) { return mapping.state.contains("nbd"); }
 
   base::StatusOr<Mapping> ToMapping(const NbdDevice& device) const {
@@ -280,6 +317,14 @@ class NbdBackend : public Backend {
       const auto loaded = exec_.Run({.argv = {"modprobe", "nbd"}, .timeout = seconds(20)});
       if (!loaded.ok()) LOG_DEBUG("modprobe nbd: {}", base::ToString(loaded.status()));
     }
+    // The kernel's client cannot hold a lock, but it does not take what another node's proxy has.
+    ASSIGN_OR_RETURN(const std::optional<ImageFolder::Located> file, FindLockable(image));
+    base::UniqueFd looked;
+    if (file.has_value()) {
+      ASSIGN_OR_RETURN(
+          looked, folder_->OpenLocked(*file, O_RDWR,
+                                      read_only ? ImageLock::kSharedClient : ImageLock::kClient));
+    }
     ASSIGN_OR_RETURN(const NbdConnection connection,
                      OpenNbd(options_.server, image, steady_clock::now() + kConnectTime));
     if (connection.exported.read_only() && !read_only) {
@@ -313,6 +358,7 @@ class NbdBackend : public Backend {
   }
 
   const NbdOptions options_;
+  const std::string node_;
   platform::Exec& exec_;
   platform::Mounter& mounter_;
   const std::string prefix_;

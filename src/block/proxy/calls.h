@@ -1,7 +1,8 @@
 // The calls that the agent of a node makes to its `berth io-proxy` (base/ipc).
 //
 //   open    store, image, then path (with device and inode, which identify the file), or server
-//           and export, or program and settings (export_record.h); readOnly, shared
+//           and export (and path, if this node reaches the server's file), or program and settings
+//           (export_record.h); readOnly, shared
 //             → path (a file that shows the volume), device (of its file system), size
 //   resize  store, image, size: grows the volume to at least `size` bytes
 //             → path, device, size

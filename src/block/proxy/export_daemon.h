@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <stop_token>
 #include <string>
 
 #include "base/status.h"
@@ -24,6 +25,8 @@ struct ExportCall {
   DaemonId daemon;  // known after StartDaemonOf
   // How long an NBD server may be away before I/O fails.
   std::chrono::seconds reconnect{0};
+  // Ends the wait for a daemon that does not listen yet.
+  std::stop_token stop;
 };
 
 // Starts the daemon, which inherits the open file `held` as storage_daemon.h describes.
@@ -31,7 +34,7 @@ base::StatusOr<DaemonId> StartDaemonOf(const ExportCall& call, int held);
 
 // Makes a daemon that was just started show the volume, and waits until it does. UNAVAILABLE: the
 // daemon ended, or did not listen before the deadline. DEADLINE_EXCEEDED: it did not answer, and
-// the outcome is unknown. Other errors are the daemon's own.
+// the outcome is unknown. CANCELLED: call.stop ended the wait. Other errors are the daemon's own.
 base::Status AddExport(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
 // Has the daemon show `size` bytes, which the volume has now. FAILED_PRECONDITION: the daemon
@@ -39,7 +42,7 @@ base::Status AddExport(const ExportCall& call, std::chrono::steady_clock::time_p
 base::Status GrowExport(const ExportCall& call, int64_t size,
                         std::chrono::steady_clock::time_point deadline);
 
-// Has the daemon flush and end. It ends after an OK.
+// Has the daemon flush and end. It ends after an OK. DATA_LOSS: it could not flush, and goes on.
 base::Status QuitDaemon(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
 // The name of the daemon's program, for people.

@@ -32,9 +32,12 @@ constexpr std::chrono::seconds kFileAnswerTime{10};  // of a file system
 base::StatusOr<base::UniqueFd> OpenImage(const Volume& volume) {
   if (volume.path.empty()) return base::UniqueFd();
   const std::string context = fmt::format("open image {}", Quote(volume.path));
-  const ImageLock lock = volume.read_only ? ImageLock::kReader
-                         : volume.shared  ? ImageLock::kSharedWriter
-                                          : ImageLock::kWriter;
+  const bool alone = !volume.read_only && !volume.shared;
+  const ImageLock lock = !volume.server.empty()
+                             ? alone ? ImageLock::kClient : ImageLock::kSharedClient
+                         : volume.read_only ? ImageLock::kReader
+                         : volume.shared    ? ImageLock::kSharedWriter
+                                            : ImageLock::kWriter;
   const int flags = volume.read_only ? O_RDONLY : O_RDWR;
   ASSIGN_OR_RETURN(
       platform::OpenedInChild opened,
@@ -85,6 +88,20 @@ base::StatusOr<Shown> InspectFile(const std::string& path, const std::string& pr
     return Error(StatusCode::kUnavailable, "nothing is mounted at {}", Quote(path));
   }
   return Shown{.path = path, .device = seen.device, .size_bytes = seen.size};
+}
+
+base::Status ShowSizeToKernel(const std::string& path, int64_t size_bytes) {
+  return platform::RunInChild(fmt::format("show the size of {} to the kernel", Quote(path)),
+                              kFileAnswerTime, [path, size_bytes] {
+                                const int fd =
+                                    open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+                                if (fd < 0) return errno;
+                                const bool known = lseek(fd, 0, SEEK_END) == size_bytes;
+                                close(fd);
+                                // The kernel takes the size from the answer to this request always
+                                // (fs/fuse/dir.c, fuse_do_setattr).
+                                return known || truncate(path.c_str(), size_bytes) == 0 ? 0 : errno;
+                              });
 }
 
 base::StatusOr<bool> IsShownByLoop(const std::string& store_folder, const std::string& image) {

@@ -17,7 +17,9 @@ namespace berth::block::proxy {
 struct Volume {
   std::string store;  // distinguishes the images of different back ends
   std::string image;
-  std::string path;     // of the file
+  // Of the file. With `server`: of the server's own file of the export, which this node reaches;
+  // it is not read, and the daemon holds its lock (kClient in image_lock.h). Else empty.
+  std::string path;
   uint64_t device = 0;  // st_dev and st_ino of the file
   uint64_t inode = 0;
   std::string server;       // "HOST:PORT" or "unix:/PATH"

@@ -73,12 +73,17 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
   RETURN_IF_ERROR(exports->Recover());
   exports->watching_ =
       std::jthread([raw = exports.get()](const std::stop_token& stop) { raw->WatchDaemons(stop); });
+  exports->showing_ = std::jthread(
+      [raw = exports.get()](const std::stop_token& stop) { raw->ShowVolumesAgain(stop); });
   return exports;
 }
 
 Exports::~Exports() {
   watching_.request_stop();
+  showing_.request_stop();
   WakeWatcher();
+  base::MutexLock lock(mutex_);
+  show_again_changed_.NotifyAll();
 }
 
 base::Status Exports::WriteRecord(const Export& record) {
@@ -149,15 +154,23 @@ base::Status Exports::Recover() {
           LOG_INFO("adopted process {}, which shows volume {}", record.daemon.pid,
                    Quote(record.volume.image));
         } else {
-          HandleDeath(id, record.daemon, "ended while no io-proxy ran");
+          MarkDeath(id, record.daemon, "ended while no io-proxy ran");
         }
         break;
       case Export::State::kQuarantined:
+        if (record.volume.read_only) {
+          base::MutexLock lock(mutex_);
+          show_again_.emplace_back(id, record.daemon);
+        }
+        break;
+      case Export::State::kClosing:
+        // The caller calls again.
+        if (const base::Status closed = CloseExport(record); !closed.ok()) {
+          LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(closed));
+        }
         break;
       case Export::State::kStarting:
-      case Export::State::kClosing:
-        // Both can be dropped, because no caller got a starting export, and a caller that closes an
-        // export calls again.
+        // It can be dropped, because no caller got it.
         if (const base::Status ended = StopExport(record, /*at_once=*/true); !ended.ok()) {
           LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(ended));
           break;
@@ -181,11 +194,13 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
                    Quote(volume.image), before->reason);
     }
     if (before->state == Export::State::kServing) {
-      if (shown.path != volume.path || shown.inode != volume.inode ||
+      // The file of a server's export only has the lock, and the node may reach it only at times.
+      const bool is_file = volume.server.empty() && !volume.path.empty();
+      if ((is_file && (shown.path != volume.path || shown.inode != volume.inode)) ||
           shown.server != volume.server || shown.export_name != volume.export_name ||
           shown.read_only != volume.read_only || shown.shared != volume.shared ||
           // The program that shows a file is this proxy's choice.
-          (volume.path.empty() && shown.program != volume.program)) {
+          (!is_file && shown.program != volume.program)) {
         return Error(StatusCode::kFailedPrecondition,
                      "volume {} is shown with other settings ({}): unmap it first",
                      Quote(volume.image),
@@ -213,7 +228,8 @@ ExportCall Exports::CallOf(const Export& record) const {
           .reconnect = options_.reconnect};
 }
 
-base::StatusOr<Shown> Exports::StartDaemonFor(Export& record, const base::UniqueFd& held) {
+base::StatusOr<Shown> Exports::StartDaemonFor(Export& record, const base::UniqueFd& held,
+                                              const std::stop_token& stop) {
   const bool is_qemu = record.volume.program.empty();
   const std::string file = FileOf(record);
   RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(file)), 0700));
@@ -224,9 +240,10 @@ base::StatusOr<Shown> Exports::StartDaemonFor(Export& record, const base::Unique
     ASSIGN_OR_RETURN(record.daemon, StartDaemonOf(CallOf(record), held.get()));
     RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
     RETURN_IF_ERROR(WriteRecord(record));
-    const base::Status configured =
-        AddExport(CallOf(record), steady_clock::now() +
-                                      (is_qemu ? options_.start_within : options_.program_within));
+    ExportCall call = CallOf(record);
+    call.stop = stop;
+    const base::Status configured = AddExport(
+        call, steady_clock::now() + (is_qemu ? options_.start_within : options_.program_within));
     // QEMU 7.2 sometimes sends its greeting and then no answer. Starting another daemon is safe,
     // because no device shows the volume yet.
     if (!is_qemu || configured.code() != StatusCode::kDeadlineExceeded || attempt == kMostStarts) {
@@ -248,15 +265,17 @@ base::StatusOr<Shown> Exports::StartDaemonFor(Export& record, const base::Unique
   return made_visible;
 }
 
-base::StatusOr<Shown> Exports::StartExport(Export record) {
+base::StatusOr<Shown> Exports::StartExport(Export record, const std::stop_token& stop) {
   ASSIGN_OR_RETURN(const base::UniqueFd held, OpenImage(record.volume));
   record.state = Export::State::kStarting;
   record.reason.clear();
   record.daemon = {};
   record.shown_on = 0;
-  if (!record.volume.path.empty()) record.volume.program = options_.image_program;
+  if (record.volume.server.empty() && !record.volume.path.empty()) {
+    record.volume.program = options_.image_program;
+  }
   RETURN_IF_ERROR(WriteRecord(record));
-  const auto shown = StartDaemonFor(record, held);
+  const auto shown = StartDaemonFor(record, held, stop);
   if (!shown.ok()) {
     base::Status failed =
         base::Annotate(shown.status(), fmt::format("show volume {}", Quote(record.volume.image)));
@@ -284,10 +303,14 @@ base::StatusOr<Shown> Exports::Resize(const std::string& store, const std::strin
   if (!record.has_value() || record->state != Export::State::kServing) {
     return Error(StatusCode::kNotFound, "volume {} is not shown", Quote(image));
   }
-  ASSIGN_OR_RETURN(const Shown before, InspectExport(*record));
-  if (before.size_bytes >= size) return before;
-  RETURN_IF_ERROR(GrowExport(CallOf(*record), size, steady_clock::now() + kAnswerTime));
-  return InspectExport(*record);
+  ASSIGN_OR_RETURN(Shown shown, InspectExport(*record));
+  if (shown.size_bytes < size) {
+    RETURN_IF_ERROR(GrowExport(CallOf(*record), size, steady_clock::now() + kAnswerTime));
+    ASSIGN_OR_RETURN(shown, InspectExport(*record));
+  }
+  const base::Status known = ShowSizeToKernel(shown.path, shown.size_bytes);
+  if (!known.ok()) LOG_WARNING("volume {}: {}", Quote(image), base::ToString(known));
+  return shown;
 }
 
 base::StatusOr<Shown> Exports::InspectExport(const Export& record) const {
@@ -305,6 +328,7 @@ base::Status Exports::EndDaemon(const Export& record, bool at_once) {
     // The daemon gets the chance to quit, because it then flushes its data.
     const auto deadline = steady_clock::now() + kEndTime;
     const base::Status told = QuitDaemon(CallOf(record), deadline);
+    if (told.code() == StatusCode::kDataLoss) return told;
     pollfd ended = {process->get(), POLLIN, 0};
     if (!told.ok() || poll(&ended, 1, static_cast<int>(milliseconds(kEndTime).count())) <= 0) {
       LOG_WARNING("process {}, which shows volume {}, does not end and is killed: {}",
@@ -322,6 +346,7 @@ base::Status Exports::EndDaemon(const Export& record, bool at_once) {
 
 base::Status Exports::StopExport(const Export& record, bool at_once) {
   const base::Status ended = EndDaemon(record, at_once);
+  if (ended.code() == StatusCode::kDataLoss) return ended;
   for (Export each = record; each.generation >= 0; --each.generation) {
     const std::string file = FileOf(each);
     // The daemon did not end, so the FUSE connection is aborted: its users get errors.
@@ -334,17 +359,33 @@ base::Status Exports::StopExport(const Export& record, bool at_once) {
 base::Status Exports::Close(const std::string& store, const std::string& image) {
   const std::string id = IdOf(store, image);
   ASSIGN_OR_RETURN(const auto hold, keys_.LockExclusive(id));
-  std::optional<Export> record = FindExport(id);
+  const std::optional<Export> record = FindExport(id);
   if (!record.has_value()) return base::OkStatus();
   ASSIGN_OR_RETURN(const bool used, IsUsed(*record));
   if (used) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is still shown by a loop device",
                  Quote(image));
   }
-  record->state = Export::State::kClosing;
-  RETURN_IF_ERROR(WriteRecord(*record));
-  RETURN_IF_ERROR(StopExport(*record, /*at_once=*/false));
-  return ForgetExport(*record);
+  return CloseExport(*record);
+}
+
+base::Status Exports::CloseExport(Export record) {
+  record.state = Export::State::kClosing;
+  RETURN_IF_ERROR(WriteRecord(record));
+  const base::Status stopped = StopExport(record, /*at_once=*/false);
+  if (stopped.code() != StatusCode::kDataLoss) {
+    RETURN_IF_ERROR(stopped);
+    return ForgetExport(record);
+  }
+  record.state = Export::State::kQuarantined;
+  record.reason = fmt::format(
+      "process {} could not flush it when it was closed, so writes that it answered may be lost "
+      "({}); it keeps its lock until the volume is forced off: berth fence break --dangerous",
+      record.daemon.pid, base::Message(stopped));
+  RETURN_IF_ERROR(WriteRecord(record));
+  LOG_ERROR("volume {} is quarantined: {}", Quote(record.volume.image), record.reason);
+  return Error(StatusCode::kDataLoss, "volume {} is quarantined: {}", Quote(record.volume.image),
+               record.reason);
 }
 
 base::Status Exports::Kill(const std::string& store, const std::string& image) {

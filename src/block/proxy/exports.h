@@ -7,10 +7,13 @@
 //
 //              daemon started, export made
 //   starting ─────────────────────────────▶ serving ──▶ closing ─▶ (none)
-//      │ crash: its daemon is killed,          │ daemon died
-//      └─ begun anew                           ▼
-//                                          quarantined: begun anew if no write can have been lost,
-//                                          else until it is closed
+//      │ crash: its daemon is killed,          │ daemon    │ daemon
+//      └─ begun anew                           │ died      │ cannot flush
+//                                              ▼           │
+//                                              quarantined◀┘
+//
+// After the death of its daemon a quarantined export is begun anew if no write can have been lost,
+// else it stays so until it is closed. If its daemon cannot flush, it stays so until it is killed.
 //
 // A daemon outlives this process, and the next process adopts it. No write can have been lost if
 // the volume was shown for reading only, or if no loop device showed the file. In all other cases
@@ -27,11 +30,14 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/key_locks.h"
@@ -72,7 +78,9 @@ class Exports {
   // Grows the volume that is shown to at least `size` bytes. NOT_FOUND: it is not shown.
   base::StatusOr<Shown> Resize(const std::string& store, const std::string& image, int64_t size);
   // Has the daemon flush and end, and removes the export. OK if the volume is not shown.
-  // FAILED_PRECONDITION: a loop device shows the file.
+  // FAILED_PRECONDITION: a loop device shows the file. DATA_LOSS: the daemon could not flush, so
+  // writes that it answered may be lost; it goes on and keeps its lock, and the export is
+  // quarantined until Kill.
   base::Status Close(const std::string& store, const std::string& image);
   // Kills the daemon and removes the export, even if the file is in use or another call works on
   // it. OK if the volume is not shown. DEADLINE_EXCEEDED: the daemon does not end. ABORTED: the
@@ -98,12 +106,17 @@ class Exports {
   // Removes the record and the files of an export that StopExport stopped.
   base::Status ForgetExport(const Export& record);
   std::optional<Export> FindExport(const std::string& id) const;
-  base::StatusOr<Shown> StartExport(Export record);
+  // CANCELLED: `stop` ended the wait for the daemon.
+  base::StatusOr<Shown> StartExport(Export record, const std::stop_token& stop = {});
   // Starts the daemon of the export, and waits until its file is there.
-  base::StatusOr<Shown> StartDaemonFor(Export& record, const base::UniqueFd& held);
+  base::StatusOr<Shown> StartDaemonFor(Export& record, const base::UniqueFd& held,
+                                       const std::stop_token& stop);
   base::Status EndDaemon(const Export& record, bool at_once);
-  // Ends the daemon of the export and unmounts its FUSE files.
+  // Ends the daemon of the export and unmounts its FUSE files. DATA_LOSS: the daemon could not
+  // flush and goes on, which cannot be if `at_once`.
   base::Status StopExport(const Export& record, bool at_once);
+  // Stops the export without `at_once` and forgets it. Quarantines it where Close says so.
+  base::Status CloseExport(Export record);
   base::StatusOr<Shown> InspectExport(const Export& record) const;
   base::StatusOr<bool> IsUsed(const Export& record) const;
   void WatchDaemons(const std::stop_token& stop);
@@ -113,9 +126,15 @@ class Exports {
   void WakeWatcher() const;
   // Remembers the settings that the agent sent again; an adopted export has none.
   void RememberSettings(const std::string& id, const base::Json& settings);
-  // Handles the death of `died`, the daemon of volume `id`: shows the volume again if that is safe,
-  // and else quarantines it.
-  void HandleDeath(const std::string& id, const DaemonId& died, const std::string& how);
+  // Quarantines the volume `id`, whose daemon `died`, and notes it in show_again_ if that is safe.
+  void MarkDeath(const std::string& id, const DaemonId& died, const std::string& how);
+  // The first part of that. True: it is quarantined, and no write can have been lost.
+  bool QuarantineDead(const std::string& id, const DaemonId& died, const std::string& how);
+  // Shows the volumes of show_again_ again, one after the other.
+  void ShowVolumesAgain(const std::stop_token& stop);
+  // Shows the volume `id` again, whose daemon `died`, unless it was closed since. False: another
+  // call works on it.
+  bool ShowAgain(const std::string& id, const DaemonId& died, const std::stop_token& stop);
 
   const Options options_;
   std::string boot_id_;
@@ -127,7 +146,12 @@ class Exports {
   // The exports that CloseUnused found unused at its last round, by id. Only the watching thread
   // uses it.
   std::map<std::string, DaemonId> unused_;
+  // Volumes that are to be shown again, with their dead daemons. A thread of its own does that,
+  // because each start may take program_within, and deaths of other daemons are told meanwhile.
+  std::deque<std::pair<std::string, DaemonId>> show_again_ ABSL_GUARDED_BY(mutex_);
+  base::CondVar show_again_changed_;
   std::jthread watching_;
+  std::jthread showing_;
 };
 
 }  // namespace berth::block::proxy

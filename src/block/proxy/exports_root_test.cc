@@ -4,12 +4,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "block/backend.h"
 #include "block/nbd/nbd_kernel.h"
 #include "block/proxy/client.h"
+#include "block/proxy/fake_listener.h"
 #include "block/proxy/service.h"
 #include "block/sizes.h"
 #include "platform/file_systems/file_system.h"
@@ -29,21 +29,11 @@ namespace {
 
 using base::StatusCode;
 using proxy::Exports;
+using proxy::ListenAt;
 using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-base::UniqueFd ListenAt(const std::string& path) {
-  unlink(path.c_str());
-  base::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  EXPECT_EQ(listen(fd.get(), 16), 0);
-  return fd;
-}
 
 class ProxyTest : public testing::Test {
  protected:
@@ -253,6 +243,72 @@ TEST_F(ProxyTest, AProxyThatIsStartedAnewAdoptsWhatRuns) {
   ASSERT_OK(mounter_->Unmount(mount_));
   ASSERT_OK(backend_->Unmap(*mapping));
   EXPECT_TRUE(IsReaped(daemon));
+}
+
+// Earlier versions of Berth had QEMU show images, and their records name no program.
+TEST_F(ProxyTest, AnImageThatQemuShowsSinceAnEarlierVersionIsAdoptedGrownAndUnmapped) {
+  StopProxy();
+  StartProxy({.image_program = ""});
+  const auto mapping = backend_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  Mount(*mapping);
+  const pid_t daemon = Daemon();
+  StopProxy();
+  const std::string path = std::filesystem::directory_iterator(run_ + "/records")->path().string();
+  auto record = base::json::Parse(*platform::ReadFile(path));
+  ASSERT_OK(record);
+  ASSERT_EQ(record->erase("program"), 1u);
+  std::ofstream(path) << base::json::Dump(*record) << "\n";
+  StartProxy();
+  EXPECT_EQ(Daemon(), daemon);
+  EXPECT_THAT(*platform::ReadFile(fmt::format("/proc/{}/cmdline", daemon)),
+              HasSubstr("qemu-storage-daemon"));
+  EXPECT_EQ(backend_->Map("pvc-1", {})->device, mapping->device);
+  ASSERT_OK(backend_->Check(*mapping));
+  std::ofstream(mount_ + "/file") << "precious";
+  ASSERT_OK(backend_->Grow("pvc-1", 96 * kMiB));
+  const auto grown = backend_->Refresh(*mapping);
+  ASSERT_OK(grown);
+  EXPECT_EQ(grown->size_bytes, 96 * kMiB);
+  ASSERT_OK(mounter_->Unmount(mount_));
+  ASSERT_OK(backend_->Unmap(*mapping));
+  EXPECT_THAT(exports_->List(), IsEmpty());
+  EXPECT_TRUE(IsReaped(daemon));
+  // Its next mapping is shown by Berth's own server.
+  const auto anew = backend_->Map("pvc-1", {});
+  ASSERT_OK(anew);
+  EXPECT_EQ(anew->size_bytes, 96 * kMiB);
+  Mount(*anew);
+  EXPECT_EQ(*platform::ReadFile(mount_ + "/file"), "precious");
+  EXPECT_THAT(*platform::ReadFile(fmt::format("/proc/{}/cmdline", Daemon())),
+              HasSubstr("berth-export"));
+  ASSERT_OK(mounter_->Unmount(mount_));
+  ASSERT_OK(backend_->Unmap(*anew));
+}
+
+// Under load the kernel takes no size from an answer to statx(2), and before Linux 6.17 a loop
+// device grows to the size that the kernel has taken.
+TEST_F(ProxyTest, GrowsUnderLoadAlsoForTheKernel) {
+  const auto mapping = backend_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  std::atomic<bool> done{false};
+  std::vector<std::jthread> readers;
+  for (int i = 0; i < 4; ++i) {
+    readers.emplace_back([&] {
+      const base::UniqueFd device(open(mapping->device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+      const std::unique_ptr<char, decltype(&free)> block(
+          static_cast<char*>(aligned_alloc(4096, 4096)), &free);
+      while (!done) EXPECT_EQ(pread(device.get(), block.get(), 4096, 0), 4096);
+    });
+  }
+  const base::UniqueFd file(
+      open(exports_->Resize("images:" + images_, "pvc-1", 0)->path.c_str(), O_RDONLY | O_CLOEXEC));
+  for (int64_t size = 65 * kMiB; size < 85 * kMiB; size += kMiB) {
+    EXPECT_TRUE(backend_->Grow("pvc-1", size).ok());
+    EXPECT_TRUE(exports_->Resize("images:" + images_, "pvc-1", size).ok());
+    EXPECT_EQ(lseek(file.get(), 0, SEEK_END), size);
+  }
+  done = true;
 }
 
 TEST_F(ProxyTest, ADaemonThatGreetsAndAnswersNothingIsBegunAnew) {

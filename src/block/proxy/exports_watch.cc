@@ -1,6 +1,5 @@
 // How exports.h watches its daemons: their deaths, and exports that nothing uses.
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,13 +12,16 @@
 namespace berth::block::proxy {
 
 using base::Quote;
+using base::StatusCode;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 namespace {
 
-constexpr milliseconds kRetryPause{500};  // after a poll that failed
+constexpr milliseconds kRetryPause{500};  // after a failed poll, or while a volume's key is held
+// Between two looks at all daemons: a death is skipped while another call holds the volume's key.
+constexpr milliseconds kLookTime{5000};
 constexpr seconds kUnusedTime{120};  // longer than an agent takes to attach a device to an export
 
 // Whether the volume cannot be shown again before the agent sends its settings again.
@@ -30,13 +32,21 @@ bool NeedsSettings(const Export& record) {
 
 }  // namespace
 
-void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std::string& how) {
+void Exports::MarkDeath(const std::string& id, const DaemonId& died, const std::string& how) {
+  ReapDaemon(died);
+  if (!QuarantineDead(id, died, how)) return;
+  base::MutexLock lock(mutex_);
+  show_again_.emplace_back(id, died);
+  show_again_changed_.NotifyAll();
+}
+
+bool Exports::QuarantineDead(const std::string& id, const DaemonId& died, const std::string& how) {
   const auto hold = keys_.LockExclusive(id);
-  if (!hold.ok()) return;  // the holder of the key or the next round handles the death
+  if (!hold.ok()) return false;  // the holder of the key or the next round handles the death
   std::optional<Export> record = FindExport(id);
   if (!record.has_value() || record->state != Export::State::kServing ||
       record->daemon.pid != died.pid || record->daemon.start_time != died.start_time) {
-    return;
+    return false;
   }
   const std::string& image = record->volume.image;
   const auto used = IsUsed(*record);
@@ -51,24 +61,62 @@ void Exports::HandleDeath(const std::string& id, const DaemonId& died, const std
   }
   if (const base::Status written = WriteRecord(*record); !written.ok()) {
     LOG_ERROR("volume {}: {}", Quote(image), base::ToString(written));
-    return;
+    return false;
   }
   LOG_ERROR("volume {} is quarantined: {}", Quote(image), record->reason);
-  if (!safe) return;
+  return safe;
+}
+
+void Exports::ShowVolumesAgain(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "show-again");
+  for (;;) {
+    std::pair<std::string, DaemonId> next;
+    {
+      base::MutexLock lock(mutex_);
+      while (show_again_.empty() && !stop.stop_requested()) show_again_changed_.Wait(mutex_);
+      if (stop.stop_requested()) return;
+      next = show_again_.front();
+      show_again_.pop_front();
+    }
+    if (ShowAgain(next.first, next.second, stop)) continue;
+    {
+      base::MutexLock lock(mutex_);
+      show_again_.push_back(std::move(next));
+    }
+    base::SleepFor(stop, kRetryPause);
+  }
+}
+
+bool Exports::ShowAgain(const std::string& id, const DaemonId& died, const std::stop_token& stop) {
+  const auto hold = keys_.LockExclusive(id);
+  if (!hold.ok()) return false;
+  const std::optional<Export> record = FindExport(id);
+  if (!record.has_value() || record->state != Export::State::kQuarantined ||
+      record->daemon.pid != died.pid || record->daemon.start_time != died.start_time) {
+    return true;  // it was closed, and perhaps shown anew
+  }
+  const std::string& image = record->volume.image;
   if (NeedsSettings(*record)) {
     // The agent's next call brings the settings, and shows the volume as a new one.
     const base::Status stopped = StopExport(*record, /*at_once=*/true);
     const base::Status forgotten = stopped.ok() ? ForgetExport(*record) : stopped;
     if (!forgotten.ok()) LOG_ERROR("volume {}: {}", Quote(image), base::ToString(forgotten));
-    return;
+    return true;
   }
   Export anew = *record;
   ++anew.generation;
-  if (const auto shown = StartExport(std::move(anew)); !shown.ok()) {
-    LOG_ERROR("volume {} is not shown again: {}", Quote(image), base::ToString(shown.status()));
-    return;
+  const auto shown = StartExport(std::move(anew), stop);
+  if (shown.ok()) {
+    LOG_INFO("volume {} is shown again: no write can have been lost", Quote(image));
+    return true;
   }
-  LOG_INFO("volume {} is shown again: no write can have been lost", Quote(image));
+  LOG_ERROR("volume {} is not shown again: {}", Quote(image), base::ToString(shown.status()));
+  if (shown.status().code() == StatusCode::kCancelled) {
+    // The next process shows it.
+    const base::Status kept = WriteRecord(*record);
+    if (!kept.ok()) LOG_ERROR("volume {}: {}", Quote(image), base::ToString(kept));
+  }
+  return true;
 }
 
 void Exports::WakeWatcher() const {
@@ -118,15 +166,14 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
         continue;  // the next round looks again
       }
       if (!process->valid()) {
-        HandleDeath(id, record.daemon, "ended");
+        MarkDeath(id, record.daemon, "ended");
         continue;
       }
       watched.push_back({id, record.daemon, *std::move(process)});
     }
     std::vector<pollfd> fds = {{wake_.get(), POLLIN, 0}};
     for (const Watched& one : watched) fds.push_back({one.process.get(), POLLIN, 0});
-    // The time-out is needed because a death is skipped while another call holds the volume's key.
-    if (poll(fds.data(), fds.size(), 5000) < 0) {
+    if (poll(fds.data(), fds.size(), static_cast<int>(kLookTime.count())) < 0) {
       // Memory or descriptors have run out.
       if (errno != EINTR) base::SleepFor(stop, kRetryPause);
       continue;
@@ -136,8 +183,7 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
     for (size_t i = 0; i < watched.size(); ++i) {
       if ((fds[i + 1].revents & POLLIN) == 0) continue;
       const auto end = platform::ReadWaitStatus(watched[i].daemon.pid, watched[i].process.get());
-      waitpid(watched[i].daemon.pid, nullptr, WNOHANG);
-      HandleDeath(watched[i].id, watched[i].daemon, platform::DescribeEnd(end));
+      MarkDeath(watched[i].id, watched[i].daemon, platform::DescribeEnd(end));
     }
   }
 }

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -48,8 +50,8 @@ class ProgramExportsTest : public testing::Test {
     std::ofstream(program) << "#!/bin/sh\ncat >" << settings_ << "\n" << rest << "\n";
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   }
-  void OpenExports() {
-    auto exports = Exports::Open({.folder = run_});
+  void OpenExports(const std::string& image_program = "berth-export") {
+    auto exports = Exports::Open({.folder = run_, .image_program = image_program});
     ASSERT_OK(exports);
     exports_ = *std::move(exports);
   }
@@ -168,14 +170,119 @@ TEST_F(ProgramExportsTest, AnAdoptedOneIsShownAgainWhenTheAgentHasSentItsSetting
   OpenExports();
   const Export record = exports_->List().front();
   EXPECT_EQ(record.state, Export::State::kServing);
-  ASSERT_OK(exports_->ShowVolume(MakeVolume(/*read_only=*/true)));
+  Volume again = MakeVolume(/*read_only=*/true);
+  again.settings["cluster"]["key"] = "a newer key";
+  ASSERT_OK(exports_->ShowVolume(again));
   ASSERT_THAT(exports_->List(), SizeIs(1));
   EXPECT_EQ(exports_->List().front().daemon.pid, record.daemon.pid);
+  std::filesystem::remove(settings_);
   KillDaemonOf(record);
   Await([&](const std::vector<Export>& list) {
     return list.size() == 1 && list.front().state == Export::State::kServing &&
            list.front().daemon.pid != record.daemon.pid;
   });
+  const auto settings = base::json::Parse(*platform::ReadFile(settings_));
+  ASSERT_OK(settings);
+  EXPECT_EQ(base::json::String(*settings, {"cluster", "key"}), "a newer key");
+  EXPECT_EQ(base::json::String(*settings, {"image"}), "pvc-1");
+  EXPECT_TRUE(base::json::Bool(*settings, {"readOnly"}));
+}
+
+TEST_F(ProgramExportsTest, ManyDeathsAreToldAtOnceAndTheNextProxyShowsTheVolumesAgain) {
+  constexpr int kVolumes = 3;
+  for (int i = 1; i <= kVolumes; ++i) {
+    Volume volume = MakeVolume(/*read_only=*/true);
+    volume.image = fmt::format("pvc-{}", i);
+    volume.path = image_;
+    volume.program.clear();
+    struct stat st;
+    ASSERT_EQ(stat(image_.c_str(), &st), 0);
+    volume.device = st.st_dev;
+    volume.inode = st.st_ino;
+    ASSERT_OK(exports_->ShowVolume(volume));
+  }
+  const std::vector<Export> shown = exports_->List();
+  exports_.reset();
+  const std::string working = *platform::ReadFile(folder_ / "berth-testing");
+  WriteProgram("exec sleep 1000");  // it never serves
+  OpenExports("berth-testing");
+  for (const Export& record : shown) KillDaemonOf(record);
+  Await([](const std::vector<Export>& list) {
+    return list.size() == kVolumes && std::ranges::none_of(list, [](const Export& one) {
+             return one.state == Export::State::kServing;
+           });
+  });
+  exports_.reset();
+  std::ofstream(folder_ / "berth-testing") << working;
+  OpenExports("berth-testing");
+  Await([](const std::vector<Export>& list) {
+    return list.size() == kVolumes && std::ranges::all_of(list, [](const Export& one) {
+             return one.state == Export::State::kServing;
+           });
+  });
+  for (const Export& record : shown) {
+    EXPECT_TRUE(exports_->Kill(record.volume.store, record.volume.image).ok());
+  }
+}
+
+// The program shows the image by a bind mount, and answers each call; it refuses to quit.
+TEST_F(ProgramExportsTest, OneThatCannotBeFlushedIsQuarantinedWithItsDaemonUntilItIsKilled) {
+  const std::string elsewhere = folder_ / "elsewhere";  // on a file system of its own
+  ASSERT_OK(platform::MakeFolders(elsewhere, 0755));
+  WriteProgram("exec /usr/bin/python3 -c '" + std::string(R"PY(
+import json, socket, struct, subprocess, sys
+settings = json.load(open(sys.argv[1]))
+subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
+open(sys.argv[2] + "/shown", "w").close()
+subprocess.run(["mount", "--bind", sys.argv[2] + "/shown", settings["file"]], check=True)
+header = struct.Struct("=4sHHII")
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(settings["socket"])
+    listener.listen()
+    while True:
+        caller = listener.accept()[0]
+        *begin, size, end = header.unpack(caller.recv(header.size, socket.MSG_WAITALL))
+        method = json.loads(caller.recv(size, socket.MSG_WAITALL))["method"]
+        reply = {"error": "flush the volume: Input/output error"} if method == "export.quit" else {"size": 1}
+        data = json.dumps(reply).encode()
+        caller.sendall(header.pack(*begin, len(data), end) + data)
+        caller.close()
+)PY") + "' " + settings_ +
+               " " + elsewhere);
+  ASSERT_OK(exports_->ShowVolume(MakeVolume()));
+  const Export before = exports_->List().front();
+  const auto lives = [&] {
+    const auto process = OpenDaemon(before.daemon);
+    return process.ok() && process->valid();
+  };
+  // A proxy that is started anew, also in the midst of a Close, knows it as well.
+  for (int i = 0; i < 2; ++i) {
+    const base::Status closed = exports_->Close("store", "pvc-1");
+    EXPECT_EQ(closed.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(base::Message(closed), HasSubstr("Input/output error"));
+    ASSERT_THAT(exports_->List(), SizeIs(1));
+    EXPECT_EQ(exports_->List().front().state, Export::State::kQuarantined);
+    EXPECT_THAT(exports_->List().front().reason, HasSubstr("Input/output error"));
+    EXPECT_TRUE(lives());
+    EXPECT_EQ(exports_->ShowVolume(MakeVolume()).status().code(), StatusCode::kFailedPrecondition);
+    exports_.reset();
+    const std::string record =
+        std::filesystem::directory_iterator(run_ + "/records")->path().string();
+    auto json = base::json::Parse(*platform::ReadFile(record));
+    ASSERT_OK(json);
+    if (i == 1) {
+      (*json)["state"] = "closing";
+      std::ofstream(record) << base::json::Dump(*json) << "\n";
+    }
+    OpenExports();
+    ASSERT_THAT(exports_->List(), SizeIs(1));
+    EXPECT_EQ(exports_->List().front().state, Export::State::kQuarantined);
+    EXPECT_THAT(exports_->List().front().reason, HasSubstr("Input/output error"));
+    EXPECT_TRUE(lives());
+  }
+  ASSERT_OK(exports_->Kill("store", "pvc-1"));
+  EXPECT_THAT(exports_->List(), IsEmpty());
+  EXPECT_FALSE(lives());
 }
 
 TEST_F(ProgramExportsTest, AnAdoptedOneWithoutSettingsIsDroppedUntilTheAgentSendsThem) {

@@ -1,6 +1,10 @@
 #include "block/proxy/qemu_daemon.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/fault.h"
 #include "base/json.h"
@@ -21,6 +25,9 @@ constexpr std::chrono::milliseconds kListenPause{5};
 constexpr std::string_view kNode = "volume";
 constexpr std::string_view kExportId = "export";
 constexpr std::string_view kUnixServer = "unix:";
+// The nodes of connections to an NBD server: "server-1" and so on, one for each growth. The newest
+// is below the node kNode.
+constexpr std::string_view kServerNode = "server-";
 
 // QMP's form of "HOST:PORT" or "unix:/PATH".
 base::StatusOr<Json> ServerAddress(const std::string& server) {
@@ -35,6 +42,62 @@ base::StatusOr<Json> ServerAddress(const std::string& server) {
   std::string host = server.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return Json{{"type", "inet"}, {"host", host}, {"port", server.substr(colon + 1)}};
+}
+
+// The options of the node that the export shows, on top of a connection.
+Json OnTopOf(const std::string& connection, bool read_only) {
+  return {{"node-name", kNode}, {"driver", "raw"}, {"file", connection}, {"read-only", read_only}};
+}
+
+// Connects to the volume's server, as a node of that name.
+base::Status AddConnection(QmpClient& qmp, const ExportCall& call, const std::string& name,
+                           steady_clock::time_point deadline) {
+  ASSIGN_OR_RETURN(const Json server, ServerAddress(call.volume.server));
+  return qmp
+      .Call("blockdev-add",
+            {{"node-name", name},
+             {"driver", "nbd"},
+             {"server", server},
+             {"export", call.volume.export_name},
+             {"reconnect-delay", call.reconnect.count()},
+             {"read-only", call.volume.read_only}},
+            deadline)
+      .status();
+}
+
+// An NBD server tells the size when a client connects, so the volume gets a new connection, with
+// the size of now. QEMU flushes the earlier one and waits for its requests before it takes the new
+// one.
+base::Status ConnectAnew(QmpClient& qmp, const ExportCall& call,
+                         steady_clock::time_point deadline) {
+  ASSIGN_OR_RETURN(const Json nodes,
+                   qmp.Call("query-named-block-nodes", {{"flat", true}}, deadline));
+  std::vector<std::string> earlier;
+  int last = 0;
+  for (const Json& node : nodes) {
+    const std::string name = base::json::String(node, {"node-name"});
+    if (!name.starts_with(kServerNode)) continue;
+    last = std::max(last, std::atoi(name.c_str() + kServerNode.size()));
+    earlier.push_back(name);
+  }
+  if (earlier.empty()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "an earlier version of Berth mapped volume {}, so it does not grow before it is "
+                 "mapped anew",
+                 Quote(call.volume.image));
+  }
+  const std::string connection = fmt::format("{}{}", kServerNode, last + 1);
+  RETURN_IF_ERROR(AddConnection(qmp, call, connection, deadline));
+  const base::Status changed =
+      qmp.Call("blockdev-reopen",
+               {{"options", Json::array({OnTopOf(connection, call.volume.read_only)})}}, deadline)
+          .status();
+  if (!changed.ok()) earlier = {connection};
+  for (const std::string& name : earlier) {
+    const auto ended = qmp.Call("blockdev-del", {{"node-name", name}}, deadline);
+    if (!ended.ok()) LOG_WARNING("end {}: {}", name, base::ToString(ended.status()));
+  }
+  return changed;
 }
 
 bool RunsOrIsUnknown(const DaemonId& daemon) {
@@ -59,27 +122,27 @@ base::Status AddQemuExport(const ExportCall& call, steady_clock::time_point dead
   const Volume& volume = call.volume;
   auto qmp = QmpClient::Connect(call.socket, deadline);
   while (qmp.status().code() == StatusCode::kUnavailable && steady_clock::now() < deadline &&
-         RunsOrIsUnknown(call.daemon)) {
+         RunsOrIsUnknown(call.daemon) && !call.stop.stop_requested()) {
     std::this_thread::sleep_for(kListenPause);
     qmp = QmpClient::Connect(call.socket, deadline);
   }
   RETURN_IF_ERROR(qmp);
-  Json node = {{"node-name", kNode}, {"read-only", volume.read_only}};
+  Json node;
   if (volume.server.empty()) {
     // The daemon opens the very file that it inherited open and locked. QEMU's own locks are off,
     // because they would let two writers share an export's file.
-    node["driver"] = "file";
-    node["filename"] = fmt::format("/proc/self/fd/{}", kHeldFd);
-    node["locking"] = "off";
-    node["aio"] = "threads";
-    node["cache"] = {{"direct", true}};
-    node["discard"] = "unmap";
+    node = {{"node-name", kNode},
+            {"read-only", volume.read_only},
+            {"driver", "file"},
+            {"filename", fmt::format("/proc/self/fd/{}", kHeldFd)},
+            {"locking", "off"},
+            {"aio", "threads"},
+            {"cache", {{"direct", true}}},
+            {"discard", "unmap"}};
   } else {
-    ASSIGN_OR_RETURN(const Json server, ServerAddress(volume.server));
-    node["driver"] = "nbd";
-    node["server"] = server;
-    node["export"] = volume.export_name;
-    node["reconnect-delay"] = call.reconnect.count();
+    const std::string connection = fmt::format("{}1", kServerNode);
+    RETURN_IF_ERROR(AddConnection(*qmp, call, connection, deadline));
+    node = OnTopOf(connection, volume.read_only);
   }
   RETURN_IF_ERROR(qmp->Call("blockdev-add", std::move(node), deadline));
   RETURN_IF_ERROR(base::FaultPoint<"block.proxy_export.added">());
@@ -98,6 +161,7 @@ base::Status AddQemuExport(const ExportCall& call, steady_clock::time_point dead
 base::Status GrowQemuExport(const ExportCall& call, int64_t size,
                             steady_clock::time_point deadline) {
   ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(call.socket, deadline));
+  if (!call.volume.server.empty()) return ConnectAnew(qmp, call, deadline);
   return qmp.Call("block_resize", {{"node-name", kNode}, {"size", size}}, deadline).status();
 }
 

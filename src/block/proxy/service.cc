@@ -46,8 +46,9 @@ base::StatusOr<Message> OpenVolume(Exports& exports, const Message& request) {
                 .read_only = request.FindNumber(kReadOnly).value_or(0) != 0,
                 .shared = request.FindNumber(kShared).value_or(0) != 0,
                 .program = FieldText(request, kProgram)};
+  const bool is_served = !volume.server.empty();  // also with a path, which then only has the lock
   const int ways =
-      int{!volume.path.empty()} + int{!volume.server.empty()} + int{!volume.program.empty()};
+      int{!volume.path.empty() && !is_served} + int{is_served} + int{!volume.program.empty()};
   if (volume.store.empty() || ways != 1 ||
       (!volume.path.empty() && !volume.path.starts_with('/')) ||
       (!volume.program.empty() && !IsProgramName(volume.program))) {

@@ -143,7 +143,15 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
     platform::ReapLater(pid);
     return platform::ErrnoError(error, "start " + base::Quote(program));
   }
-  return DaemonId{.pid = pid, .start_time = base::ReadStartTicks(pid)};
+  const DaemonId id{.pid = pid, .start_time = base::ReadStartTicks(pid)};
+  if (id.start_time == 0) {
+    // Nobody could tell later whether a process with this pid is the daemon.
+    kill(pid, SIGKILL);
+    platform::ReapLater(pid);
+    return Error(StatusCode::kUnavailable, "read when process {} of {} started", pid,
+                 base::Quote(program));
+  }
+  return id;
 }
 
 namespace {
@@ -167,10 +175,21 @@ base::StatusOr<base::UniqueFd> OpenDaemon(const DaemonId& id) {
   return HasEnded(process) || is_another ? base::UniqueFd() : std::move(process);
 }
 
+void ReapDaemon(const DaemonId& id) {
+  if (id.pid <= 0) return;
+  const base::UniqueFd process = platform::OpenPid(id.pid);
+  if (!process.valid()) return;
+  const auto stat = platform::ReadForeignStat(id.pid);
+  if (!stat.ok() || stat->start_ticks != id.start_time) return;
+  // A pidfd names this process even if its pid is used again meanwhile.
+  siginfo_t end = {};
+  waitid(P_PIDFD, static_cast<id_t>(process.get()), &end, WEXITED | WNOHANG);
+}
+
 base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
   ASSIGN_OR_RETURN(const base::UniqueFd fd, OpenDaemon(id));
   if (!fd.valid()) {
-    if (id.pid > 0) waitpid(id.pid, nullptr, WNOHANG);  // if it is a child of this process
+    ReapDaemon(id);
     return base::OkStatus();
   }
   if (const auto stat = platform::ReadForeignStat(id.pid); !stat.ok()) {
@@ -184,7 +203,7 @@ base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
   }
   pollfd ended = {fd.get(), POLLIN, 0};
   if (poll(&ended, 1, static_cast<int>(within.count())) > 0) {
-    waitpid(id.pid, nullptr, WNOHANG);  // if it is a child of this process
+    ReapDaemon(id);
     return base::OkStatus();
   }
   return Error(StatusCode::kDeadlineExceeded,

@@ -45,6 +45,10 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options);
 // lives.
 base::StatusOr<base::UniqueFd> OpenDaemon(const DaemonId& id);
 
+// Takes the wait status of the daemon, if it has ended and was a child of this process. Never takes
+// that of another child, which may have got the daemon's pid since and which another caller awaits.
+void ReapDaemon(const DaemonId& id);
+
 // Sends SIGKILL and waits for the end. OK also if the process has ended already. DEADLINE_EXCEEDED:
 // the process still waits in the kernel, or nobody can read whether it is the daemon. Any other
 // error: it is not known whether the daemon lives.

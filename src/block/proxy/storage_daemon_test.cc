@@ -62,5 +62,18 @@ TEST_F(StorageDaemonTest, ADaemonThatEndedAndAnotherProcessWithItsNumberAreNotTh
   EXPECT_FALSE(ended->valid());
 }
 
+TEST_F(StorageDaemonTest, OnlyItsOwnEndIsTakenFromTheKernel) {
+  ASSERT_EQ(kill(daemon_.pid, SIGKILL), 0);
+  siginfo_t end = {};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(daemon_.pid), &end, WEXITED | WNOWAIT), 0);
+  // Another child of this process has the pid that the daemon had.
+  const DaemonId earlier = {.pid = daemon_.pid, .start_time = daemon_.start_time + 1};
+  ASSERT_OK(KillDaemon(earlier, std::chrono::seconds(5)));
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(daemon_.pid), &end, WEXITED | WNOHANG | WNOWAIT), 0)
+      << "the end of another child was taken";
+  ASSERT_OK(KillDaemon(daemon_, std::chrono::seconds(5)));
+  EXPECT_EQ(waitpid(daemon_.pid, nullptr, WNOHANG), -1);
+}
+
 }  // namespace
 }  // namespace berth::block::proxy

@@ -85,6 +85,10 @@ base::Status AwaitVolumeProgram(const ExportCall& call, steady_clock::time_point
     }
     const auto process = OpenDaemon(call.daemon);
     if (process.ok() && !process->valid()) return ReadFailure(call);
+    if (call.stop.stop_requested()) {
+      return Error(StatusCode::kCancelled, "the I/O proxy ends before {} serves the volume",
+                   call.volume.program);
+    }
     if (steady_clock::now() >= deadline) {
       return Error(StatusCode::kDeadlineExceeded, "{} does not serve the volume",
                    call.volume.program);
@@ -103,7 +107,10 @@ base::Status GrowVolumeProgram(const ExportCall& call, int64_t size,
 }
 
 base::Status QuitVolumeProgram(const ExportCall& call, steady_clock::time_point deadline) {
-  return CallProgram(call, calls::kQuit, deadline).status();
+  const base::Status told = CallProgram(call, calls::kQuit, deadline).status();
+  // A program refuses for no other reason (export_call.h).
+  if (told.code() != StatusCode::kFailedPrecondition) return told;
+  return Error(StatusCode::kDataLoss, "{}", base::Message(told));
 }
 
 }  // namespace berth::block::proxy

@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "base/files/whole_file.h"
-#include "base/json.h"
+#include "base/json_input.h"
 #include "base/log.h"
 #include "blockexport/serve_settings.h"
 #include "iscsi/calls.h"
@@ -39,33 +39,13 @@ constexpr std::chrono::seconds kOpenTime{20};
 constexpr std::chrono::milliseconds kHardLimit = iscsi::kCallTime + std::chrono::milliseconds(1500);
 
 int Report(const StatusOr<Json>& result) {
-  Json output;
-  if (result.ok()) {
-    output = *result;
-  } else {
-    output["error"] = {{"code", base::CodeName(result.status().code())},
-                       {"message", std::string(base::Message(result.status()))}};
-  }
+  const Json output = result.ok() ? *result : base::json::FailureReply(result.status());
   const int error = base::WriteAll(STDOUT_FILENO, base::json::Dump(output) + "\n");
   return result.ok() && error == 0 ? 0 : 1;
 }
 
-StatusOr<Json> ReadRequest() {
-  std::string text;
-  if (const int error = base::ReadAll(STDIN_FILENO, kMostInput, text); error != 0) {
-    return base::Error(StatusCode::kInvalidArgument,
-                       "the request cannot be read, or has more than {} bytes", kMostInput);
-  }
-  auto request = base::json::Parse(text);
-  // The parser's message could have a part of the text, and with it of a secret.
-  if (!request.ok() || !request->is_object()) {
-    return base::Error(StatusCode::kInvalidArgument, "the request is not one JSON object");
-  }
-  return request;
-}
-
 int Call() {
-  const StatusOr<Json> request = ReadRequest();
+  const StatusOr<Json> request = base::json::ReadObject(STDIN_FILENO, kMostInput, "the request");
   if (!request.ok()) return Report(request);
   std::thread([] {
     std::this_thread::sleep_for(kHardLimit);
