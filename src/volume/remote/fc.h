@@ -2,10 +2,9 @@
 // device. Nothing logs in: the fabric's zones decide which node sees which LUN. Utilities (mkfs,
 // fsck, mount, and the scan of the SCSI hosts) run where the plugin's utilities run.
 //
-//   MapDisk:   a link below /dev/disk names the LUN, else the SCSI hosts are scanned and it is
-//   looked
-//              for once more; a multipath device goes before its paths
-//   UnmapDisk: the device is flushed and removed from the SCSI layer, as by the kubelet
+// MapDisk finds the link below /dev/disk that names the LUN; without one it scans the SCSI hosts
+// and looks once more. A multipath device goes before its paths. UnmapDisk flushes the device and
+// removes it from the SCSI layer, as the kubelet does.
 #pragma once
 
 #include <optional>
