@@ -22,8 +22,10 @@ struct Machine {
 
 class BlockOperatorRole : public Controller {
  public:
-  BlockOperatorRole(const controllers::Context& context, blockoperator::Options options)
-      : operator_(context, WithBackends(context.client, std::move(options))) {}
+  BlockOperatorRole(const controllers::Context& context, blockoperator::Options options,
+                    ExecOf exec_of)
+      : exec_of_(std::move(exec_of)),
+        operator_(context, WithBackends(context.client, std::move(options))) {}
 
   std::string_view name() const override { return operator_.name(); }
   void Start() override { operator_.Start(); }
@@ -34,7 +36,7 @@ class BlockOperatorRole : public Controller {
   blockoperator::Options WithBackends(kube::Client& client, blockoperator::Options options) const {
     options.open_backend = [this, &client](const base::Json& settings) {
       return block::OpenBackend(
-          settings, {.exec = *machine_.exec,
+          settings, {.exec = exec_of_ ? exec_of_(kBlockPlugin) : *machine_.exec,
                      .mounter = *machine_.mounter,
                      .proxy_socket = "",
                      .node = "",
@@ -46,6 +48,7 @@ class BlockOperatorRole : public Controller {
   }
 
   const Machine machine_;
+  const ExecOf exec_of_;
   blockoperator::BlockOperator operator_;
 };
 
@@ -63,7 +66,7 @@ std::unique_ptr<Controller> MakeBlockOperatorRole(const controllers::Context& co
   blockoperator::AgentOptions& agents = options.agents;
   if (agents.ns.empty()) agents.ns = ReadEnvironment("POD_NAMESPACE", "default");
   if (agents.own_pod.empty()) agents.own_pod = ReadEnvironment("POD_NAME", "");
-  return std::make_unique<BlockOperatorRole>(context, std::move(options));
+  return std::make_unique<BlockOperatorRole>(context, std::move(options), settings.exec_of);
 }
 
 }  // namespace berth::roles

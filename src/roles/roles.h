@@ -21,12 +21,15 @@
 #include "controllers/resizer/resizer.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
 #include "controllers/snapshotter/snapshotter.h"
+#include "platform/processes/exec.h"
 
 namespace berth::roles {
 
 // The lineage (controllers::provisioner::IntentOptions) of a provisioner beside which no other
 // program works for its driver.
 inline constexpr std::string_view kSoleLineage = "sole";
+
+using ExecOf = std::function<platform::Exec&(std::string_view plugin)>;
 
 struct RoleSettings {
   controllers::provisioner::Options provisioner;
@@ -46,6 +49,9 @@ struct RoleSettings {
   // MakeBlockOperatorRole sets open_backend, and the members of `agents` that come from the
   // environment.
   controllers::blockoperator::Options block_operator;
+  // Returns the Exec that runs the utilities of a plugin for controllers (volume/utilities.h). It
+  // is called once a role has started. Empty: they run where this process runs.
+  ExecOf exec_of;
 };
 
 struct Role {

@@ -114,19 +114,34 @@ std::string Paths::LocalMount(std::string_view pv) const {
   return fmt::format("{}/{}", LocalMounts(), pv);
 }
 
-std::string Paths::LocalPublishedVolumes() const {
-  return fmt::format("{}/volumeDevices", PluginFolder(kLocal));
+std::string Paths::PublishedDevices(std::string_view plugin) const {
+  return fmt::format("{}/volumeDevices", PluginFolder(plugin));
 }
 
-std::string Paths::LocalPublished(std::string_view pv) const {
-  return fmt::format("{}/{}", LocalPublishedVolumes(), pv);
+std::string Paths::PublishedDevice(std::string_view plugin, const api::VolumeName& volume,
+                                   const api::PodUid& pod) const {
+  return fmt::format("{}/{}/{}", PublishedDevices(plugin), volume.text(), pod.text());
 }
 
-std::string Paths::LocalPublish(const api::VolumeName& pv, const api::PodUid& pod) const {
-  return fmt::format("{}/{}", LocalPublished(pv.text()), pod.text());
+std::string Paths::DiskMounts(std::string_view plugin) const {
+  return fmt::format("{}/mounts", PluginFolder(plugin));
+}
+
+std::string Paths::DiskMount(std::string_view plugin, std::string_view digest) const {
+  return fmt::format("{}/{}", DiskMounts(plugin), digest);
+}
+
+std::string Paths::DiskMarks(std::string_view plugin) const {
+  return fmt::format("{}/disks", PluginFolder(plugin));
+}
+
+std::string Paths::DiskMark(std::string_view plugin, std::string_view digest) const {
+  return fmt::format("{}/{}.json", DiskMarks(plugin), digest);
 }
 
 std::string Paths::FlexDrivers() const { return PluginFolder(kFlex) + "/.drivers"; }
+
+std::string Paths::FlexAttachDrivers() const { return PluginFolder(kFlex) + "/.attachers"; }
 
 std::string Paths::FlexMounts(std::string_view driver) const {
   return fmt::format("{}/{}/mounts", PluginFolder(kFlex), driver);

@@ -12,10 +12,15 @@
 //     plugins/kubernetes.io/local-volume/
 //         mounts/<pv>/                       file systems on local devices
 //         volumeDevices/<pv>/<pod uid>       local devices published as such
+//     plugins/kubernetes.io/{rbd,iscsi,fc}/
+//         mounts/<digest>/                   file systems on disks of a network
+//         disks/<digest>.json                which disk is mapped on this node
+//         volumeDevices/<volume>/<pod uid>   disks published as such
 //     plugins/kubernetes.io/flexvolume/<driver>/     <driver>: "vendor/driver" or "driver"
 //         mounts/<volume>/                       devices that pods share
 //         volumes/<volume>.json                  which volume is mounted there
 //     plugins/kubernetes.io/flexvolume/.drivers/     the copies of drivers that are run
+//     plugins/kubernetes.io/flexvolume/.attachers/   those that controllers run
 //     plugins/kubernetes.io/glusterfs/<volume>/<pod uid>-glusterfs.log
 //     pods/<uid>/
 //         volumes/<plugin~>/<volume>/            one folder per volume; CSI: mount/, vol_data.json
@@ -73,16 +78,24 @@ class Paths {
   std::string CsiBlockPublished(std::string_view pv) const;
   std::string CsiBlockPublish(const api::VolumeName& pv, const api::PodUid& pod) const;
   std::string CsiBlockData(std::string_view pv) const;
-  // Local volumes: the folder of the devices' mounts, one mount in it, and the place of a device
-  // that is published as such.
+  // Local volumes: the folder of the devices' mounts, and one mount in it.
   std::string LocalMounts() const;
   std::string LocalMount(std::string_view pv) const;
-  std::string LocalPublishedVolumes() const;
-  std::string LocalPublished(std::string_view pv) const;
-  std::string LocalPublish(const api::VolumeName& pv, const api::PodUid& pod) const;
-  // Flexvolumes: the copies of drivers that are run, the folder of a driver's device mounts, one
-  // mount in it, and the mark of that mount.
+  // Devices of an in-tree plugin that are published as such: the folder that holds a folder for
+  // each volume, and the place of one for a pod.
+  std::string PublishedDevices(std::string_view plugin) const;
+  std::string PublishedDevice(std::string_view plugin, const api::VolumeName& volume,
+                              const api::PodUid& pod) const;
+  // Disks of a network (rbd, iscsi, fc), by the digest of their names: the folder of their mounts,
+  // the folder of their marks, and one of each.
+  std::string DiskMounts(std::string_view plugin) const;
+  std::string DiskMount(std::string_view plugin, std::string_view digest) const;
+  std::string DiskMarks(std::string_view plugin) const;
+  std::string DiskMark(std::string_view plugin, std::string_view digest) const;
+  // Flexvolumes: the copies of drivers that are run on the node and by controllers, the folder of a
+  // driver's device mounts, one mount in it, and the mark of that mount.
   std::string FlexDrivers() const;
+  std::string FlexAttachDrivers() const;
   std::string FlexMounts(std::string_view driver) const;
   std::string FlexMount(std::string_view driver, const api::VolumeName& volume) const;
   std::string FlexMarks(std::string_view driver) const;

@@ -48,6 +48,7 @@ struct VolumeSpec {
   // The file systems that the runtime handler of the pod's sandbox can mount, if the plugin may
   // leave the mount to it (SetUp); empty: the host mounts.
   std::vector<std::string> runtime_file_systems = {};
+  std::string pod_ns = {};  // the namespace of the pod, whose author wrote an inline source
   bool block() const { return pv != nullptr && pv->volume_mode() == "Block"; }
   // The name of the folder under pods/UID/volumes/PLUGIN/: the PV's, or the pod volume's.
   std::string folder_name() const { return pv != nullptr ? pv->name() : name; }

@@ -10,6 +10,7 @@ REASONS = {
     "apiserver.revocation_record.*": "a command of its own, 'berth certificate', which is given again",
     "flex.isattached.*": "looks, now and then",
     "flex.getvolumename.after": "where a driver has an answer, of which nobody makes anything",
+    "disk.mark.*": "disks of a network, which need a kernel's client; src/volume/remote/rbd_test.cc cuts a map short",
     "block.nbd_*": "the kernel's NBD client, which not every kernel has; src/block/nbd/nbd_vm_test.cc takes them in a machine "
                    "of its own",
     "blockoperator.fence.*": "only where the storage fences (RBD), before an image that a dead node holds is deleted",

@@ -41,14 +41,17 @@ class Shims:
                               **keywords)
 
     def mount(self, *arguments):
-        """Runs mount(8) in a mount namespace where the shims are in /sbin, beside the other programs, because
-        mount(8) looks for helpers there."""
+        return self.host("mount", *arguments)
+
+    def host(self, program, *arguments):
+        """Runs a program in a mount namespace where the shims are in /sbin, beside the other programs, because
+        mount(8), mkfs(8) and fsck(8) look for helpers there."""
         upper, work = self.folder / "upper", self.folder / "work"
         shutil.copytree(self.sbin, upper, dirs_exist_ok=True)
         work.mkdir(exist_ok=True)
         script = 'sbin=$(readlink -f /sbin); mount -t overlay -o "lowerdir=$sbin,upperdir=$0,workdir=$1" none $sbin; ' \
-                 'shift; exec mount "$@"'
-        return subprocess.run(["unshare", "--mount", "sh", "-ec", script, upper, work, *arguments],
+                 'shift; exec "$@"'
+        return subprocess.run(["unshare", "--mount", "sh", "-ec", script, upper, work, program, *arguments],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
                               env={**os.environ, "BERTH_SHIMS": str(self.records)})
 

@@ -13,10 +13,14 @@ from lib.standalone import wait_for
 pytestmark = [pytest.mark.mountpod, pytest.mark.e2e]
 
 PLUGIN = "example.com/test"
-# The mount helper, which only the pod has.
+# The helpers, which only the pod has.
 HELPER = """#!/bin/sh
 echo "in the pod: $FLAVOUR"
 mount -t tmpfs -o size=1m berth-test "$2"
+"""
+TOOL = """#!/bin/sh
+echo "${0##*/} in the pod: $*"
+case $0 in *fsck*) exit 1 ;; esac  # it repaired something
 """
 
 
@@ -29,7 +33,8 @@ def mount_pod(berth):
     """Starts a pod with the helper, and registers it as berth-init would."""
     kubelet = str(berth.data / "kubelet")
     script = f"cat >/bin/mount.berthtest <<'EOF'\n{HELPER}EOF\n" \
-             f"chmod 755 /bin/mount.berthtest; touch {kubelet}/ready; exec sleep 1000000"
+             f"cat >/bin/mkfs.berthtest <<'EOF'\n{TOOL}EOF\ncp /bin/mkfs.berthtest /bin/fsck.berthtest; " \
+             f"chmod 755 /bin/*.berthtest; touch {kubelet}/ready; exec sleep 1000000"
     berth.apply(objects.pod(
         "mounter", script, mounts=[{"name": "kubelet", "mountPath": kubelet, "mountPropagation": "Bidirectional"}],
         container={"securityContext": {"privileged": True}},
@@ -61,6 +66,17 @@ def test_a_plain_mount_runs_in_the_registered_pod(berth, shims):
     elsewhere = shims.run("mount.berthtest", "server:/v", shims.folder)
     assert elsewhere.returncode == 32
     assert b"can mount only below" in elsewhere.stderr
+
+
+def test_mkfs_and_fsck_run_in_the_registered_pod(berth, shims):
+    """As a kubelet formats and checks the device of an iscsi volume."""
+    shims.install("--plugin", PLUGIN, "mkfs.berthtest", "fsck.berthtest")
+    mount_pod(berth)
+    made = shims.host("mkfs", "-t", "berthtest", "-q", "/dev/null")
+    assert (made.returncode, made.stdout) == (0, "mkfs.berthtest in the pod: -q /dev/null\n"), made.stderr
+    checked = shims.host("fsck", "-T", "-t", "berthtest", "-a", "/dev/null")
+    assert checked.returncode == 1, checked.stderr
+    assert "fsck.berthtest in the pod: -a /dev/null\n" in checked.stdout
 
 
 @pytest.fixture

@@ -176,15 +176,17 @@ TEST(NodeRulesTest, WhatAPodRefersToIsWhatItsNodeMayRead) {
                   {"name": "f", "csi": {"nodePublishSecretRef": {"name": "csi"}}},
                   {"name": "g", "emptyDir": {}},
                   {"name": "h", "cephfs": {"secretRef": {"name": "ceph"}}},
-                  {"name": "i", "glusterfs": {"endpoints": "servers"}}]}})");
+                  {"name": "i", "glusterfs": {"endpoints": "servers"}},
+                  {"name": "j", "rbd": {"secretRef": {"name": "rados"}}},
+                  {"name": "k", "iscsi": {"secretRef": {"name": "chap"}}}]}})");
   ASSERT_TRUE(pod.ok());
   EXPECT_THAT(
       FindPodReferences(*pod),
       ElementsAre("configmaps/n/env", "configmaps/n/init", "configmaps/n/proj", "configmaps/n/vol",
                   "endpoints/n/servers", "persistentvolumeclaims/n/claim",
-                  "persistentvolumeclaims/n/p-d", "secrets/n/ceph", "secrets/n/csi",
-                  "secrets/n/env", "secrets/n/from", "secrets/n/proj", "secrets/n/pull",
-                  "secrets/n/vol", "serviceaccounts/n/sa"));
+                  "persistentvolumeclaims/n/p-d", "secrets/n/ceph", "secrets/n/chap",
+                  "secrets/n/csi", "secrets/n/env", "secrets/n/from", "secrets/n/proj",
+                  "secrets/n/pull", "secrets/n/rados", "secrets/n/vol", "serviceaccounts/n/sa"));
   Json mirror = *pod;
   mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x";
   EXPECT_TRUE(FindPodReferences(mirror).empty());
@@ -573,6 +575,11 @@ TEST_F(NodeReachTest, FollowsVolumesToWhatTheirMountsNeed) {
       {R"({"cephfs":{"monitors":["m"],"secretRef":{"name":"s"}}})", "secrets", "default", "s"},
       {R"({"cephfs":{"monitors":["m"],"secretRef":{"name":"s","namespace":"vault"}}})", "secrets",
        "vault", "s"},
+      {R"({"rbd":{"monitors":["m"],"image":"i","secretRef":{"name":"s"}}})", "secrets", "default",
+       "s"},
+      {R"({"iscsi":{"targetPortal":"p","iqn":"iqn.2026-01.x:y","lun":1,
+                    "secretRef":{"name":"s","namespace":"vault"}}})",
+       "secrets", "vault", "s"},
   };
   for (int i = 0; const Case& one : cases) {
     const std::string pv_name = fmt::format("pv-{}", i), claim_name = fmt::format("c-{}", i);

@@ -122,6 +122,20 @@ TEST_F(ApiTest, VolumeGetsDefaultsFinalizerAndPhaseTimes) {
             "2026-01-01T00:00:05Z");
 }
 
+TEST_F(ApiTest, DisksOfANetworkGetKubernetesDefaults) {
+  Json rbd = VolumeNamed("rbd"), iscsi = VolumeNamed("iscsi");
+  for (Json* volume : {&rbd, &iscsi}) (*volume)["spec"].erase("csi");
+  rbd["spec"]["rbd"] = {{"monitors", Json::array({"m"})}, {"image", "i"}, {"user", "shop"}};
+  iscsi["spec"]["iscsi"] = {{"targetPortal", "p"}, {"iqn", "iqn.2026-01.x:y"}, {"lun", 0}};
+  const auto of_rbd = Post(kVolumes, rbd), of_iscsi = Post(kVolumes, iscsi);
+  ASSERT_EQ(of_rbd.code, 201) << of_rbd.body;
+  ASSERT_EQ(of_iscsi.code, 201) << of_iscsi.body;
+  EXPECT_EQ(of_rbd.json["spec"]["rbd"]["pool"], "rbd");
+  EXPECT_EQ(of_rbd.json["spec"]["rbd"]["user"], "shop");
+  EXPECT_EQ(of_rbd.json["spec"]["rbd"]["keyring"], "/etc/ceph/keyring");
+  EXPECT_EQ(of_iscsi.json["spec"]["iscsi"]["iscsiInterface"], "default");
+}
+
 TEST_F(ApiTest, SecretTakesStringDataAndSaysNothingOfItsValues) {
   const auto created =
       Post(kSecrets, ParseJson(R"({"metadata":{"name":"s"},"stringData":{"a":"hello"}})"));
@@ -230,6 +244,51 @@ TEST_F(ApiTest, RefusesInvalidObjectsAndSaysWhy) {
        R"({"spec":{"containers":[{"name":"c","image":"x"}],"volumes":[
              {"name":"v","nfs":{"server":"s","path":"a"}}]}})",
        422, "spec.volumes[0].nfs.path: Invalid value: \"a\": must be an absolute path"},
+      {kPods,
+       R"({"spec":{"containers":[{"name":"c","image":"x"}],"volumes":[
+             {"name":"v","rbd":{"monitors":[],"image":"i"}}]}})",
+       422, "spec.volumes[0].rbd.monitors: Required value"},
+      {kPods,
+       R"({"spec":{"containers":[{"name":"c","image":"x"}],"volumes":[
+             {"name":"v","iscsi":{"targetPortal":"p","iqn":"q","lun":0}}]}})",
+       422,
+       "spec.volumes[0].iscsi.iqn: Invalid value: \"q\": must be valid format starting with iqn, "
+       "eui, or naa"},
+      {kPods,
+       R"({"spec":{"containers":[{"name":"c","image":"x"}],"volumes":[
+             {"name":"v","iscsi":{"targetPortal":"p","iqn":"iqn.2026-01.x","lun":0}}]}})",
+       422, "spec.volumes[0].iscsi.iqn: Invalid value: \"iqn.2026-01.x\": must be valid format"},
+      {kPods,
+       R"({"spec":{"containers":[{"name":"c","image":"x"}],"volumes":[
+             {"name":"v","iscsi":{"targetPortal":"p","iqn":"iqn.2026-01.x:y","lun":256}}]}})",
+       422, "spec.volumes[0].iscsi.lun: Invalid value: 256: must be between 0 and 255, inclusive"},
+      {kPods,
+       R"({"spec":{"containers":[{"name":"c","image":"x"}],"volumes":[
+             {"name":"v","iscsi":{"targetPortal":"p","iqn":"iqn.2026-01.x:y","lun":1,
+                                  "chapAuthSession":true}}]}})",
+       422, "spec.volumes[0].iscsi.secretRef: Required value"},
+      {kVolumes,
+       R"({"metadata":{"name":"a-volume"},"spec":{"capacity":{"storage":"1Gi"},
+           "accessModes":["ReadWriteOnce"],
+           "iscsi":{"targetPortal":"1234567890123456789012345678901234567890123456789.example.com:3260",
+                    "iqn":"iqn.2026-01.x:y","lun":1,"initiatorName":"iqn.2026-01.n:1"}}})",
+       422, "spec.iscsi.targetportal: Invalid value: "},
+      {kVolumes,
+       R"({"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],
+           "iscsi":{"targetPortal":"p","iqn":"eui.0123456789abcdef","lun":1,
+                    "initiatorName":"naa.1"}}})",
+       422, "spec.iscsi.initiatorname: Invalid value: \"naa.1\": must be valid format"},
+      {kVolumes, R"({"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],
+                     "fc":{"lun":1}}})",
+       422,
+       "spec.fc.targetWWNs: Required value: must specify either targetWWNs or wwids, but not "
+       "both"},
+      {kVolumes, R"({"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],
+                     "fc":{"targetWWNs":["a"]}}})",
+       422, "spec.fc.lun: Required value: lun is required if targetWWNs is specified"},
+      {kVolumes, R"({"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],
+                     "fc":{"targetWWNs":["a"],"wwids":["b"],"lun":0}}})",
+       422, "targetWWNs and wwids can not be specified simultaneously"},
       {kVolumes, R"({"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],
                      "csi":{"driver":"d"}}})",
        422, "spec.csi.volumeHandle: Required value"},

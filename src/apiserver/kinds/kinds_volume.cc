@@ -186,7 +186,10 @@ base::Status AdmitVolume(Json& object, Lookup&) {
 }
 
 void ValidateVolume(const Json& json, FieldErrors& errors) {
-  ValidateVolumeSpec(Checked(json, errors)["spec"]);
+  const Checked spec = Checked(json, errors)["spec"];
+  ValidateVolumeSpec(spec);
+  CheckIscsiLength(spec["iscsi"], String(json, {"metadata", "name"}),
+                   spec["iscsi"]["targetPortal"].Named("spec.iscsi.targetportal"));
 }
 
 Json SourcesIn(const Json& spec) {

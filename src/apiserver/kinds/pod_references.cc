@@ -46,7 +46,9 @@ class Collector {
     }
     Add("secrets", String(volume, {"csi", "nodePublishSecretRef", "name"}));
     Add("secrets", String(volume, {"flexVolume", "secretRef", "name"}));
-    Add("secrets", String(volume, {"cephfs", "secretRef", "name"}));
+    for (const std::string_view source : {"cephfs", "rbd", "iscsi"}) {
+      Add("secrets", String(volume, {source, "secretRef", "name"}));
+    }
     Add("endpoints", String(volume, {"glusterfs", "endpoints"}));
   }
 
@@ -101,8 +103,10 @@ bool VolumeRefersTo(const Json& volume, std::string_view resource, std::string_v
        {"nodeStageSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"}) {
     if (names(base::json::Map(csi, {use}), "")) return true;
   }
-  return names(base::json::Map(volume, {"spec", "flexVolume", "secretRef"}), claim_ns) ||
-         names(base::json::Map(volume, {"spec", "cephfs", "secretRef"}), claim_ns);
+  for (const std::string_view source : {"flexVolume", "cephfs", "rbd", "iscsi"}) {
+    if (names(base::json::Map(volume, {"spec", source, "secretRef"}), claim_ns)) return true;
+  }
+  return false;
 }
 
 }  // namespace berth::apiserver

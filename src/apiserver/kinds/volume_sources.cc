@@ -1,5 +1,7 @@
 // Defaults and checks of each volume source, in a pod's volume and in a PersistentVolume.
 
+#include <re2/re2.h>
+
 #include <span>
 
 #include "api/names.h"
@@ -152,6 +154,58 @@ void CheckGlusterfs(const Checked& source, SourcePlace place) {
 
 void CheckLocal(const Checked& source, SourcePlace) { source["path"].NoBacksteps(); }
 
+// Checks the name of an iSCSI target or initiator. `shown` is the field that errors name.
+void CheckIscsiName(const Checked& name, const Checked& shown, std::string_view detail) {
+  struct Format {
+    std::string_view prefix;
+    const char* pattern;
+  };
+  static constexpr Format kFormats[] = {
+      {"iqn", R"(iqn\.\d{4}-\d{2}\.([[:alnum:].-]+)(:[^,;*&$|\s]+)$)"},
+      {"eui", R"(^eui.[[:alnum:]]{16}$)"},
+      {"naa", R"(^naa.[[:alnum:]]{32}$)"},
+  };
+  const std::string text = name.text();
+  for (const Format& format : kFormats) {
+    if (!text.starts_with(format.prefix)) continue;
+    if (!RE2::PartialMatch(text, format.pattern)) shown.Invalid(text, "must be valid format");
+    return;
+  }
+  shown.Invalid(text, detail);
+}
+
+void CheckIscsi(const Checked& source, SourcePlace place) {
+  constexpr std::string_view kFormats = "must be valid format starting with iqn, eui, or naa";
+  const bool pod = place == SourcePlace::kPod;
+  const std::string_view detail = pod ? kFormats : "must be valid format";
+  if (source["iqn"].given()) CheckIscsiName(source["iqn"], source["iqn"], detail);
+  source["lun"].Between(0, 255);
+  const bool chap = source["chapAuthDiscovery"].flag() || source["chapAuthSession"].flag();
+  const Checked secret = source["secretRef"];
+  if (chap && !secret.present()) secret.Required();
+  if (!pod && secret.present()) secret["name"].Needed();
+  // Kubernetes writes this field's name in lower case in its messages.
+  const Checked initiator = source["initiatorName"];
+  if (initiator.present()) {
+    CheckIscsiName(initiator, initiator.Named(source.field() + ".initiatorname"), detail);
+  }
+}
+
+void CheckFc(const Checked& source, SourcePlace) {
+  const Checked names = source["targetWWNs"];
+  const bool by_name = names.given(), by_id = source["wwids"].given();
+  if (!by_name && !by_id) names.Required("must specify either targetWWNs or wwids, but not both");
+  if (by_name && by_id) {
+    names.Invalid("targetWWNs and wwids can not be specified simultaneously");
+  }
+  if (!by_name) return;
+  if (source["lun"].present()) {
+    source["lun"].Between(0, 255);
+  } else {
+    source["lun"].Required("lun is required if targetWWNs is specified");
+  }
+}
+
 struct SourceRule {
   enum Where { kPod, kVolume, kBoth };
   std::string_view name;
@@ -174,7 +228,7 @@ std::span<const SourceRule> SourceRules() {
       {"awsElasticBlockStore", kBoth, {"volumeID"}},
       {"secret", kPod, {"secretName"}, CheckFiles},
       {"nfs", kBoth, {"server", "path"}, CheckNfs},
-      {"iscsi", kBoth, {"targetPortal", "iqn"}},
+      {"iscsi", kBoth, {"targetPortal", "iqn"}, CheckIscsi},
       {"glusterfs", kBoth, {"endpoints", "path"}, CheckGlusterfs},
       {"persistentVolumeClaim", kPod, {"claimName"}},
       {"rbd", kBoth, {"monitors", "image"}},
@@ -182,7 +236,7 @@ std::span<const SourceRule> SourceRules() {
       {"cephfs", kBoth, {"monitors"}},
       {"flocker", kBoth},
       {"downwardAPI", kPod, {}, CheckDownward},
-      {"fc", kBoth},
+      {"fc", kBoth, {}, CheckFc},
       {"flexVolume", kBoth, {"driver"}, CheckFlex},
       {"configMap", kPod, {"name"}, CheckFiles},
       {"azureFile", kBoth, {"secretName", "shareName"}},
@@ -224,6 +278,12 @@ void DefaultSource(Json& volume) {
     if (volume.contains(source)) SetDefault(volume, {source, "defaultMode"}, kDefaultFileMode);
   }
   if (volume.contains("hostPath")) SetDefault(volume, {"hostPath", "type"}, "");
+  if (volume.contains("iscsi")) SetDefault(volume, {"iscsi", "iscsiInterface"}, "default");
+  if (volume.contains("rbd")) {
+    SetDefault(volume, {"rbd", "pool"}, "rbd");
+    SetDefault(volume, {"rbd", "user"}, "admin");
+    SetDefault(volume, {"rbd", "keyring"}, "/etc/ceph/keyring");
+  }
   if (Json* spec = FindMutable(volume, {"ephemeral", "volumeClaimTemplate", "spec"})) {
     DefaultClaimSpec(*spec);
   }
@@ -238,6 +298,15 @@ void DefaultSource(Json& volume) {
   }
 }
 
+void CheckIscsiLength(const Checked& iscsi, const std::string& volume, const Checked& shown) {
+  constexpr size_t kLongest = 64;
+  const std::string portal = iscsi["targetPortal"].text();
+  if (!iscsi["initiatorName"].present() || volume.size() + 1 + portal.size() <= kLongest) return;
+  shown.Invalid(
+      "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
+      "iscsi.initiatorName is specified.");
+}
+
 void ValidateSource(const Checked& volume, SourcePlace place) {
   bool found = false;
   for (const SourceRule& rule : SourceRules()) {
@@ -250,6 +319,9 @@ void ValidateSource(const Checked& volume, SourcePlace place) {
     found = true;
     for (const std::string_view member : rule.needed) source[member].Needed();
     if (rule.check != nullptr) rule.check(source, place);
+  }
+  if (place == SourcePlace::kPod) {
+    CheckIscsiLength(volume["iscsi"], volume["name"].text(), volume["name"]);
   }
   if (!found) volume.Required("must specify a volume type");
 }

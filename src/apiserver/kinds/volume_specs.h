@@ -23,5 +23,8 @@ bool IsSource(std::string_view member, SourcePlace place);
 void DefaultSource(base::Json& volume);
 // Checks that `volume` has exactly one source, and that the source is complete.
 void ValidateSource(const Checked& volume, SourcePlace place);
+// An iSCSI interface is named after its portal and volume, and has a bounded name. ValidateSource
+// checks it for pods; `shown` is the field that errors name.
+void CheckIscsiLength(const Checked& iscsi, const std::string& volume, const Checked& shown);
 
 }  // namespace berth::apiserver

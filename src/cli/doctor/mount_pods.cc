@@ -22,19 +22,21 @@ constexpr std::string_view kSuffix = ".json";
 struct Needs {
   std::string_view plugin;
   std::vector<std::string_view> programs;
-  std::string_view file_system;  // of the kernel
+  std::string_view file_system;  // of the kernel; empty: the plugin's volumes are block devices
 };
 const std::vector<Needs>& KnownNeeds() {
   static const std::vector<Needs> kKnown = {
       {"kubernetes.io/glusterfs", {"mount.glusterfs", "glusterfs"}, "fuse"},
       {"kubernetes.io/cephfs", {"ceph-fuse"}, "fuse"},
       {"kubernetes.io/nfs", {"mount.nfs"}, "nfs"},
+      {"kubernetes.io/rbd", {"rbd", "modprobe"}, ""},
+      {"kubernetes.io/iscsi", {"iscsiadm", "iscsid"}, ""},
   };
   return kKnown;
 }
 constexpr std::string_view kAlways[] = {"mount", "umount", "env", "sh"};
-// Programs for file systems on block devices. The plugins in the table above do not use block
-// devices, so for them a missing program is not a fault.
+// Programs for file systems on block devices. For the plugins of the table whose volumes are no
+// block devices, a missing program is not a fault.
 constexpr std::string_view kBlock[] = {"blkid",    "mkfs.ext4",  "fsck.ext4", "resize2fs",
                                        "mkfs.xfs", "xfs_repair", "xfs_growfs"};
 
@@ -94,11 +96,10 @@ void CheckUtilities(rpc::CriClient& runtime, const std::string& plugin,
   const Needs* needs = FindNeeds(plugin);
   std::vector<std::string_view> must(std::begin(kAlways), std::end(kAlways));
   std::vector<std::string_view> should(std::begin(kBlock), std::end(kBlock));
-  // A plugin that is not in the table may format devices, so its pod must have those programs, too.
-  std::vector<std::string_view>& more = needs == nullptr ? must : should;
   if (needs != nullptr) must.insert(must.end(), needs->programs.begin(), needs->programs.end());
-  if (needs == nullptr) {
-    more.insert(more.end(), std::begin(kBlock), std::end(kBlock));
+  // A plugin that is not in the table may format devices, so its pod must have those programs, too.
+  if (needs == nullptr || needs->file_system.empty()) {
+    must.insert(must.end(), std::begin(kBlock), std::end(kBlock));
     should.clear();
   }
   Finding finding{
@@ -141,7 +142,7 @@ void CheckRegistration(const Machine& machine, const volume::Paths& paths, const
     return;
   }
   if (!read->has_value()) return;  // it was removed a moment ago
-  if (const Needs* needs = FindNeeds(plugin)) {
+  if (const Needs* needs = FindNeeds(plugin); needs != nullptr && !needs->file_system.empty()) {
     CheckFileSystem(machine, std::string(needs->file_system), true, plugin, out);
   }
   if (runtime == nullptr) return;

@@ -125,6 +125,9 @@ TEST_F(MountPodsTest, APluginOfBlockVolumesNeedsMkfsAndFsck) {
   RunContainer("uid-1");
   Lacks({"fsck.ext4"});
   EXPECT_EQ(Find(Check(), "utilities").verdict, Verdict::kBad);
+  Lacks({"rbd"});
+  EXPECT_EQ(Find(Check(), "utilities").verdict, Verdict::kBad);
+  EXPECT_THAT(Find(Check(), "utilities").text, HasSubstr("lacks rbd"));
 }
 
 TEST_F(MountPodsTest, ARegistrationOfAPodThatIsGoneIsStale) {

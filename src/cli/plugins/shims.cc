@@ -40,6 +40,8 @@ const std::vector<Type>& Types() {
       {"glusterfs", "kubernetes.io/glusterfs", {"mount.glusterfs"}},
       {"cephfs", "kubernetes.io/cephfs", {"ceph-fuse", "mount.ceph", "mount.fuse.ceph"}},
       {"nfs", "kubernetes.io/nfs", {"mount.nfs", "mount.nfs4"}},
+      {"rbd", "kubernetes.io/rbd", {"rbd"}},
+      {"iscsi", "kubernetes.io/iscsi", {"iscsiadm"}},
   };
   return types;
 }

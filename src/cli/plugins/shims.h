@@ -22,7 +22,8 @@
 namespace berth::cli {
 
 struct ShimOptions {
-  // Volume types (glusterfs, cephfs, nfs), or utilities. For a removal, empty means all shims.
+  // Volume types (glusterfs, cephfs, nfs, rbd, iscsi), or utilities. For a removal, empty means all
+  // shims.
   std::vector<std::string> names;
   std::string plugin;  // of all `names`, which are then utilities; empty: the plugin of each type
   std::string sbin = "/sbin";

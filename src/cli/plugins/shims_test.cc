@@ -87,6 +87,13 @@ TEST_F(ShimsTest, InstallsTheUtilitiesOfATypeAndRemovesThem) {
   EXPECT_THAT(told_, ElementsAre("no shim is installed"));
 }
 
+TEST_F(ShimsTest, UtilitiesOfDisksAreKnown) {
+  ASSERT_TRUE(Install(Options({"rbd", "iscsi"})).ok());
+  EXPECT_THAT(Installed(), ElementsAre("iscsiadm", "rbd"));
+  const auto record = base::ipc::ReadJson(Read(folder_ / "etc/shims/iscsiadm.json"));
+  EXPECT_EQ(*record->FindText("plugin"), "kubernetes.io/iscsi");
+}
+
 TEST_F(ShimsTest, TakesThePluginOfOtherUtilities) {
   EXPECT_EQ(Install(Options({"mkfs.xfs"})).code(), StatusCode::kInvalidArgument);
   ShimOptions options = Options({"mkfs.xfs", "nfs"});

@@ -55,8 +55,8 @@ std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folde
 }
 
 FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store,
-                             const volume::Paths& paths)
-    : paths_(paths) {
+                             const volume::Paths& paths, ExecOf exec_of)
+    : paths_(paths), exec_of_(std::move(exec_of)) {
   std::vector<std::unique_ptr<volume::PluginProber>> probers;
   probers.push_back(std::make_unique<FlexProber>(FlexProber::Options{
       .drivers = folder,
@@ -64,8 +64,8 @@ FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store
       .make =
           [this](const std::shared_ptr<const volume::FlexDriver>& driver,
                  std::shared_ptr<volume::DriverVersions> versions) {
-            return std::make_shared<volume::FlexAttachPlugin>(*exec_, paths_, driver,
-                                                              std::move(versions));
+            return std::make_shared<volume::FlexAttachPlugin>(exec_of_(driver->name()), paths_,
+                                                              driver, std::move(versions));
           },
       .on_left_out =
           [](const std::string& name, const Status& why) {

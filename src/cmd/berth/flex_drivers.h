@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "platform/processes/exec.h"
@@ -22,9 +23,14 @@ std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folde
 // The Flexvolume drivers that attach volumes, for controllers.
 class FlexAttachers {
  public:
+  // Returns the Exec that runs the calls of a driver. It outlives this object's Stop.
+  using ExecOf = std::function<platform::Exec&(std::string_view driver)>;
+
   // The drivers are in `folder`. Their copies go to the folder `store`, which only this object may
-  // use.
-  FlexAttachers(const std::string& folder, const std::string& store, const volume::Paths& paths);
+  // use. A pod can run them only if it sees that folder at the same path. `exec_of` is called from
+  // Start on.
+  FlexAttachers(const std::string& folder, const std::string& store, const volume::Paths& paths,
+                ExecOf exec_of);
   ~FlexAttachers() { Stop(); }
 
   volume::PluginRegistry& registry() { return *registry_; }
@@ -39,7 +45,7 @@ class FlexAttachers {
 
  private:
   const volume::Paths paths_;
-  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  const ExecOf exec_of_;
   std::function<void(const std::string&)> on_change_;
   std::unique_ptr<volume::PluginRegistry> registry_;
 };

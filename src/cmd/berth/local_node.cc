@@ -63,6 +63,7 @@ class LocalNodeImpl : public LocalNode {
   }
 
   void StartControllers() override { roles_->Start(); }
+  platform::Exec& exec(std::string_view plugin) override { return utilities_->GetExec(plugin); }
 
   void Stop() override {
     if (agent_ != nullptr) agent_->Stop();
@@ -126,12 +127,16 @@ class LocalNodeImpl : public LocalNode {
     return base::OkStatus();
   }
 
-  volume::MakeUtilities MakeUtilitiesFactory() const {
+  volume::MakeUtilities MakeUtilitiesFactory() {
     return [this](const volume::UtilitySurroundings& around)
                -> StatusOr<std::unique_ptr<volume::Utilities>> {
       const volume::HostWay host{.containerized = options_.containerized};
-      if (!options_.mount_containers) return volume::NewHostUtilities(around.mounter, host);
-      return volume::NewUtilityRouter(around, host);
+      StatusOr<std::unique_ptr<volume::Utilities>> made =
+          options_.mount_containers ? volume::NewUtilityRouter(around, host)
+                                    : StatusOr<std::unique_ptr<volume::Utilities>>(
+                                          volume::NewHostUtilities(around.mounter, host));
+      if (made.ok()) utilities_ = made->get();
+      return made;
     };
   }
 
@@ -179,6 +184,7 @@ class LocalNodeImpl : public LocalNode {
   std::optional<platform::SupervisedProcess> driver_process_;
   std::unique_ptr<roles::RunningRoles> roles_;
   std::unique_ptr<node::NodeAgent> agent_;
+  volume::Utilities* utilities_ = nullptr;  // the agent's, once it is started
 };
 
 std::string AbsolutePath(const std::string& path) {

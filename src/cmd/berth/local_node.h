@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "api/object.h"
 #include "base/clock.h"
@@ -30,6 +31,7 @@
 #include "kube/config.h"
 #include "kube/event_recorder.h"
 #include "kube/informers/informers.h"
+#include "platform/processes/exec.h"
 
 namespace berth::cmd {
 
@@ -108,6 +110,10 @@ class LocalNode {
   virtual ~LocalNode() = default;
   // Call it once the informers have synced.
   virtual void StartControllers() = 0;
+  // The Exec with which the node agent runs the utilities of `plugin`, for controllers of this
+  // process: in the pod that is registered for the plugin on this machine, else on this machine.
+  // It lives as long as the node. After Stop nothing runs in pods.
+  virtual platform::Exec& exec(std::string_view plugin) = 0;
   // Waits for running work. Pods keep running, as with a kubelet.
   virtual void Stop() = 0;
 };

@@ -6,12 +6,14 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "apiserver/access/authorization.h"
 #include "apiserver/server.h"
 #include "base/clock.h"
 #include "base/flight.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/connect.h"
 #include "cmd/berth/flex_drivers.h"
@@ -166,6 +168,9 @@ class StandaloneImpl : public Standalone {
       // The shipped driver takes a snapshot on the node of the volume.
       options.settings.snapshot_controller.distributed_snapshotting = true;
       options.settings.block_operator.agents = MakeBlockAgentOptions();
+      options.settings.exec_of = [this](std::string_view plugin) -> platform::Exec& {
+        return node_->exec(plugin);
+      };
       for (const roles::Role& role : roles::AllRoles()) {
         if (role.of_driver == !socket.empty()) options.roles.push_back(&role);
       }
@@ -234,9 +239,11 @@ class StandaloneImpl : public Standalone {
   // Makes the controller that decides where volumes are attached, and the controllers that attach
   // and grow the volumes of Flexvolume drivers.
   void MakeAttachers(const controllers::Context& context) {
-    flex_ = std::make_unique<FlexAttachers>(options_.node.volume_plugin_folder,
-                                            PathBelow("api/flexvolume-drivers"),
-                                            volume::Paths(PathBelow("kubelet")));
+    const volume::Paths paths(PathBelow("kubelet"));
+    MoveOldDriverCopies(paths.FlexAttachDrivers());
+    flex_ = std::make_unique<FlexAttachers>(
+        options_.node.volume_plugin_folder, paths.FlexAttachDrivers(), paths,
+        [this](std::string_view driver) -> platform::Exec& { return node_->exec(driver); });
     auto attach_detach = std::make_unique<controllers::attachdetach::AttachDetach>(
         context, controllers::attachdetach::Options{.plugins = &flex_->registry()});
     auto attacher =
@@ -252,6 +259,18 @@ class StandaloneImpl : public Standalone {
     controllers_.push_back(std::move(attach_detach));
     controllers_.push_back(std::move(attacher));
     controllers_.push_back(std::move(expander));
+  }
+
+  // The copies of drivers that an older Berth kept elsewhere, where no pod could run them. A
+  // version that attached a volume must be able to detach it.
+  void MoveOldDriverCopies(const std::string& store) const {
+    const std::string old = PathBelow("api/flexvolume-drivers");
+    if (access(old.c_str(), F_OK) != 0) return;
+    const Status made = platform::MakeFolders(std::string(base::FolderOf(store)), 0750);
+    if (!made.ok() || rename(old.c_str(), store.c_str()) != 0) {
+      LOG_WARNING("'{}' could not be moved to '{}': {}", old, store,
+                  made.ok() ? strerror(errno) : base::ToString(made));
+    }
   }
 
   UpOptions options_;

@@ -115,6 +115,7 @@ StatusOr<volume::VolumeSpec> VolumeResolver::SpecOf(const api::Pod& pod,
   volume::VolumeSpec spec;
   spec.name = volume.name();
   spec.pod_volume = volume;
+  spec.pod_ns = pod.ns();
   const std::string type = volume.source_type();
   if (type == "persistentVolumeClaim") {
     RETURN_IF_ERROR(FindClaim(pod, volume.claim_name(), /*owned=*/false, in_use, spec, out));

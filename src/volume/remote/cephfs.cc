@@ -1,10 +1,7 @@
 #include "volume/remote/cephfs.h"
 
-#include <algorithm>
-
-#include "base/base64.h"
 #include "base/log.h"
-#include "base/text.h"
+#include "volume/remote/ceph_keyring.h"
 
 namespace berth::volume {
 namespace {
@@ -13,61 +10,16 @@ using base::Error;
 using base::StatusCode;
 using base::json::String;
 
-constexpr std::string_view kDefaultUser = "admin";
-
-std::string UserOf(const Json& source) {
-  return String(source, {"user"}).empty() ? std::string(kDefaultUser) : String(source, {"user"});
-}
-
 std::string PathOf(const Json& source) {
   const std::string path = String(source, {"path"});
   return path.starts_with('/') ? path : "/" + path;
 }
 
-std::vector<std::string> MonitorsOf(const Json& source) {
-  std::vector<std::string> monitors;
-  for (const Json& monitor : base::json::Array(source, {"monitors"})) {
-    if (monitor.is_string()) monitors.push_back(monitor.get<std::string>());
-  }
-  return monitors;
-}
-
 // The source that ceph-fuse shows for its mount. The mount is recognised by it. It has no commas,
 // because a comma would end the mount option.
 std::string MakeShownSource(const Json& source) {
-  return fmt::format("{}@{}:{}", UserOf(source), fmt::join(MonitorsOf(source), ";"),
+  return fmt::format("{}@{}:{}", CephUserOf(source), fmt::join(MonitorsOf(source), ";"),
                      PathOf(source));
-}
-
-// The value of the Secret's entry "key" or, if there is only one entry, of that one.
-StatusOr<std::string> ReadKey(const Json& secret, const std::string& what) {
-  const Json& data = base::json::Map(secret, {"data"});
-  auto entry = data.find("key");
-  if (entry == data.end() && data.size() == 1) entry = data.begin();
-  if (entry == data.end() || !entry->is_string()) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "{} needs an entry 'key' with the key of the Ceph user, or just one entry", what);
-  }
-  const auto decoded = base::DecodeBase64(entry->get<std::string>());
-  const std::string_view key = decoded ? base::Trim(*decoded) : std::string_view();
-  // A key is base64, so it must contain nothing that could begin another line of the keyring.
-  const bool is_key = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
-    return isalnum(static_cast<unsigned char>(c)) != 0 || c == '+' || c == '/' || c == '=';
-  });
-  if (is_key) return std::string(key);
-  return Error(StatusCode::kFailedPrecondition, "the entry '{}' of {} is no key of Ceph's",
-               entry.key(), what);
-}
-
-// The user becomes part of a keyring's section and of a mount option.
-Status CheckUser(std::string_view user) {
-  const bool right = std::all_of(user.begin(), user.end(), [](char c) {
-    return isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-._").find(c) != std::string_view::npos;
-  });
-  if (right) return base::OkStatus();
-  return Error(StatusCode::kInvalidArgument, "cephfs.user {} is no name of a Ceph user",
-               base::Quote(user));
 }
 
 // The path becomes part of a mount option.
@@ -95,38 +47,16 @@ Status CheckInlineKey(const Json& source) {
 
 }  // namespace
 
-StatusOr<std::string> CephfsPlugin::MakeKeyring(const api::Pod& pod, const VolumeSpec& spec,
-                                                const std::string& user) {
-  const Json& reference = base::json::Map(Source(spec), {"secretRef"});
-  const std::string name = String(reference, {"name"});
-  if (name.empty()) return std::string();
-  std::string ns = spec.pv != nullptr ? String(reference, {"namespace"}) : "";
-  if (ns.empty()) ns = pod.ns();
-  const std::string what = fmt::format("Secret '{}/{}'", ns, name);
-  const auto secret = host().GetObject(api::kinds::kSecret, ns, name);
-  if (secret.status().code() == StatusCode::kNotFound) {
-    return Error(StatusCode::kNotFound, "{}, which has the key of Ceph user '{}', does not exist",
-                 what, user);
-  }
-  RETURN_IF_ERROR_WITH(secret, fmt::format("read {}", what));
-  ASSIGN_OR_RETURN(const std::string key, ReadKey(*secret, what));
-  return fmt::format("[client.{}]\nkey = {}\n", user, key);
-}
-
 StatusOr<HelperMount> CephfsPlugin::MakeMount(const Wanted& wanted) {
   const Json& source = Source(wanted.spec);
-  const std::string user = UserOf(source);
+  const std::string user = CephUserOf(source);
   const std::vector<std::string> monitors = MonitorsOf(source);
-  RETURN_IF_ERROR(CheckUser(user));
+  RETURN_IF_ERROR(CheckCephUser("cephfs.user", user));
   RETURN_IF_ERROR(CheckPath(PathOf(source)));
-  if (monitors.empty()) {
-    return Error(StatusCode::kInvalidArgument, "cephfs.monitors is empty");
-  }
-  for (const std::string& monitor : monitors) {
-    RETURN_IF_ERROR(CheckServer("cephfs.monitors", monitor));
-  }
+  RETURN_IF_ERROR(CheckMonitors("cephfs.monitors", monitors));
   if (wanted.spec.pv == nullptr) RETURN_IF_ERROR(CheckInlineKey(source));
-  ASSIGN_OR_RETURN(std::string keyring, MakeKeyring(wanted.pod, wanted.spec, user));
+  ASSIGN_OR_RETURN(std::string keyring,
+                   MakeCephKeyring(host(), wanted.pod, wanted.spec, source, user));
   HelperMount mount{.fs_type = "fuse.ceph-fuse", .source = MakeShownSource(source)};
   std::string keyring_file = String(source, {"secretFile"});
   if (keyring_file.empty()) keyring_file = fmt::format("/etc/ceph/{}.secret", user);

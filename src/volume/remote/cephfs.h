@@ -14,12 +14,6 @@ class CephfsPlugin : public NetworkPlugin {
  protected:
   StatusOr<HelperMount> MakeMount(const Wanted& wanted) override;
   bool ShowsVolume(const platform::MountEntry& entry, const VolumeSpec& spec) const override;
-
- private:
-  // Makes the keyring from the volume's Secret; "": the volume names no Secret. NOT_FOUND: there is
-  // no such Secret; FAILED_PRECONDITION: it holds no key.
-  StatusOr<std::string> MakeKeyring(const api::Pod& pod, const VolumeSpec& spec,
-                                    const std::string& user);
 };
 
 }  // namespace berth::volume

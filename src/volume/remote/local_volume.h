@@ -15,6 +15,7 @@
 #include <string>
 
 #include "volume/host.h"
+#include "volume/remote/pod_binds.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::volume {
@@ -65,16 +66,10 @@ class LocalVolumePlugin : public VolumePlugin {
       const std::vector<platform::MountEntry>& table, const Source& source,
       const std::string& target) const;
 
-  StatusOr<Published> PublishDevice(const api::Pod& pod, const VolumeSpec& spec,
-                                    const Source& source);
-  Status UnpublishDevice(const PodVolumeRecord& record);
-  Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
   // Whether another pod uses the volume already.
   StatusOr<bool> IsUsedByOthers(const std::string& pv, const std::string& pod_uid) const;
-  // Unmounts everything that is mounted at `target`, the last mount first.
-  Status UnmountAll(const std::string& target);
-
   Host& host_;
+  PodBinds binds_{host_, "kubernetes.io/local-volume", "local"};
 };
 
 }  // namespace berth::volume

@@ -1,0 +1,69 @@
+// The plugin for iscsi: a LUN of an iSCSI target, by the kernel's initiator and open-iscsi.
+//
+//   no session ─▶ discovery ─▶ node record, with CHAP ─▶ login ─▶ scan for the LUN ─▶ device
+//   unmap: the LUN's device is removed; the last LUN of a target logs out, and its record goes
+//
+// A session that was there before stays, because it is somebody else's. Nobody may reach a LUN by
+// the login of another: a volume that a pod names itself uses only sessions of its own namespace.
+// The secrets of CHAP are written into open-iscsi's records by a script that gets them as a file,
+// because iscsiadm takes them only as arguments. The records are where iscsiadm runs; in the mount
+// pod of deploy/mount-pod/iscsi they are on a tmpfs.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "volume/remote/disk_plugin.h"
+#include "volume/remote/iscsi_sessions.h"
+
+namespace berth::volume {
+
+class IscsiPlugin : public DiskPlugin {
+ public:
+  explicit IscsiPlugin(Host& host) : DiskPlugin(host, "kubernetes.io/iscsi", "iscsi") {}
+
+ protected:
+  StatusOr<Disk> ReadDisk(const VolumeSpec& spec) const override;
+  StatusOr<std::string> MapDisk(const api::Pod& pod, const VolumeSpec& spec, const Disk& disk,
+                                DiskMark& mark) override;
+  Status UnmapDisk(const DiskMark& mark) override;
+
+ private:
+  using Secrets = std::map<std::string, std::string>;
+
+  // A target as the volume names it.
+  struct Target {
+    std::string name;
+    std::vector<std::string> portals;  // with ports
+    std::string interface;
+    std::string initiator;  // empty: the node's own
+    int lun = 0;
+    bool chap_discovery = false, chap_session = false;
+    Secrets secrets;
+  };
+  static Target ReadTarget(const Json& source);
+  StatusOr<Secrets> ReadSecrets(const api::Pod& pod, const VolumeSpec& spec);
+  StatusOr<std::vector<IscsiSession>> ListSessions(const std::string& target);
+  // Whether a volume of this node has made the sessions with the disk's target; false: somebody
+  // else did. FAILED_PRECONDITION: the disk's volume must not use them.
+  StatusOr<bool> MayShare(const DiskMark& mark) const;
+  // iscsiadm for the record of a target's portal, or with `portal` alone of a discovery.
+  StatusOr<std::string> RunOnNode(const Target& target, const std::string& portal,
+                                  const std::vector<std::string>& more);
+  StatusOr<std::string> RunOnDiscovery(const Target& target, const std::string& portal,
+                                       const std::vector<std::string>& more);
+  // Appends lines to open-iscsi's record, of which `pattern` is the path below its folder.
+  Status AppendToRecord(const std::string& pattern, const std::string& lines);
+  Status MakeInterface(Target& target, const std::string& volume);
+  Status Login(const Target& target, const std::string& portal);
+  // Logs in to each portal that has none of `sessions`. OK if at least one portal has a session.
+  Status LoginToPortals(Target target, const std::string& volume,
+                        const std::vector<IscsiSession>& sessions);
+  // The path of the device, once a session shows the LUN. NOT_FOUND: none does within some seconds.
+  StatusOr<std::string> FindLun(const Target& target);
+  Status RemoveLun(const std::string& target, int lun);
+  Status Logout(const IscsiSession& session);
+};
+
+}  // namespace berth::volume
