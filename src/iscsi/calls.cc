@@ -176,7 +176,9 @@ StatusOr<std::optional<std::vector<uint64_t>>> ReadKeyTexts(const Json& request)
   for (const std::string& text : base::json::Strings(base::json::Array(request, {"keys"}))) {
     uint64_t key = 0;
     const char* const end = text.data() + text.size();
-    if (!text.starts_with("0x") || std::from_chars(text.data() + 2, end, key, 16).ptr != end) {
+    const bool prefixed = text.starts_with("0x");
+    const auto parsed = std::from_chars(prefixed ? text.data() + 2 : end, end, key, 16);
+    if (!prefixed || parsed.ec != std::errc() || parsed.ptr != end) {
       return Error(StatusCode::kInvalidArgument, "'keys' has {}, which is no key",
                    base::Quote(text));
     }
