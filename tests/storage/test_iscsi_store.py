@@ -5,6 +5,7 @@ import pytest
 
 from lib.iscsi import call
 from lib.standalone import wait_for
+from lib.tcp_gate import TcpGate
 from lib.tgt import MIB
 
 pytestmark = [pytest.mark.storage]
@@ -148,3 +149,18 @@ def test_a_target_that_is_away_for_a_while_only_delays(tgt, writers, gate):
     tgt.process.send_signal(signal.SIGCONT)
     assert writer.receive() == "ok"
     assert tgt.data(1)[:4096] == b"\x01" * 4096
+
+
+def test_nodes_that_share_go_on_after_one_of_them_lost_its_connection(tgt, writers, gate):
+    """tgtd can only end that session's commands by a reset, which ends the other node's as well."""
+    tgt.add(1)
+    second = TcpGate(tgt.portal)
+    try:
+        one, two = (writers(way.portal, node=node, shared=True) for way, node in ((gate, "node-a"), (second, "node-b")))
+        assert one.ask(f"stream 0 {MIB // 4} 1 8") == two.ask(f"stream {8 * MIB} {MIB // 4} 2 8") == "ok"
+        for way in (gate, second, gate, second):
+            way.cut()
+            passed = gate.passed, second.passed
+            wait_for("both to go on", lambda: gate.passed > passed[0] + 16 * MIB and second.passed > passed[1] + 16 * MIB)
+    finally:
+        second.close()
