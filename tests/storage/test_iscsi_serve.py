@@ -115,3 +115,15 @@ def test_the_secret_is_not_in_the_log_even_if_the_target_refuses_it(tgt, exports
         assert SECRET not in log.read_text()
     finally:
         gate.close()
+
+
+@pytest.mark.parametrize("chap, code", [({}, "UNAUTHENTICATED"), ({"chapUser": "berth", "chapPassword": "a-wrong-secret-here"}, "UNAUTHENTICATED"),
+                                        ({"chapUser": "berth", "chapPassword": SECRET}, None)], ids=["none", "wrong", "right"])
+def test_only_the_right_chap_secret_serves(tgt, exports, chap, code):
+    tgt.require_chap("berth", SECRET)
+    export = exports(cluster=chap)
+    if code is None:
+        write(export.start(), b"data", 0)
+        assert tgt.data(1)[:4] == b"data"
+    else:
+        assert export.failure()["code"] == code
