@@ -39,8 +39,10 @@ def tgt(tmp_path):
         target = tgt_target.Tgt(tmp_path / "tgt")
     except tgt_target.Missing as missing:
         pytest.skip(f"tgtd is not there: {missing}")
-    yield target.start()
-    target.stop()
+    try:
+        yield target.start()
+    finally:
+        target.stop()
 
 
 @pytest.fixture

@@ -29,6 +29,18 @@ def test_luns_are_listed_with_identity_size_and_whether_they_are_blank(tgt):
     assert call("info", tgt.portal, lun=1) == one
 
 
+def test_only_the_luns_that_are_asked_for_are_read(tgt):
+    identity = call("info", tgt.portal, lun=2)["identity"]
+    assert [lun["blank"] for lun in call("list", tgt.portal, identities=[identity])["luns"]] == [None, True]
+
+
+@pytest.mark.parametrize("keys", ["0x1", ["1"], ["0x1g"], [1], ["0x10000000000000000"]])
+def test_keys_of_another_form_are_refused(tgt, keys):
+    code, message = error_of("fence", tgt.portal, lun=1, target="node-b", keys=keys)
+    assert code == "INVALID_ARGUMENT" and "keys" in message
+    assert call("info", tgt.portal, lun=1)["reserved"] == ""
+
+
 def test_a_file_system_in_the_midst_of_zeroes_is_not_blank(tgt):
     subprocess.run(["mkfs.ext4", "-q", "-F", tgt.file(1)], check=True)
     assert call("info", tgt.portal, lun=1)["blank"] is False

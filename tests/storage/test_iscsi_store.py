@@ -5,6 +5,7 @@ import pytest
 
 from lib.iscsi import call
 from lib.standalone import wait_for
+from lib.tcp_gate import TcpGate
 from lib.tgt import MIB
 
 pytestmark = [pytest.mark.storage]
@@ -49,6 +50,9 @@ def test_nodes_that_share_write_whole_blocks_only(tgt, writers):
     assert one.ask("write 5 10 3") == "EINVAL", "two nodes would undo each other's half of a block"
     assert one.quit() == 0
     assert two.ask("write 1024 512 2") == "ok", "the first one's end took the reservation from the other"
+    holders = call("holders", tgt.portal, lun=1)
+    assert holders["reservation"]["type"] == "WriteExclusiveRegistrantsOnly" and len(holders["holders"]) == 1
+    assert writers(tgt.portal, node="node-c").began.startswith("failed FAILED_PRECONDITION"), "anybody may write now"
 
 
 def test_zeroes_are_not_left_to_a_target_that_does_not_fence_them(tgt, writers):
@@ -134,10 +138,29 @@ def test_a_target_that_lost_its_registrations_is_never_written_again(tgt, writer
     assert writers(tgt.portal).ask("write 0 4096 3") == "ok", "a new process of the node serves again"
 
 
-def test_a_target_that_is_away_for_a_while_only_delays(tgt, writers):
+def test_a_target_that_is_away_for_a_while_only_delays(tgt, writers, gate):
     tgt.add(1)
-    writer = writers(tgt.portal)
+    writer = writers(gate.portal)
     tgt.process.send_signal(signal.SIGSTOP)
+    passed = gate.passed
     writer.send("write 0 4096 1")
+    wait_for("the write to be at the target", lambda: gate.passed >= passed + 4096)
+    assert not writer.has_answered(), "nobody can have done the write"
     tgt.process.send_signal(signal.SIGCONT)
     assert writer.receive() == "ok"
+    assert tgt.data(1)[:4096] == b"\x01" * 4096
+
+
+def test_nodes_that_share_go_on_after_one_of_them_lost_its_connection(tgt, writers, gate):
+    """tgtd can only end that session's commands by a reset, which ends the other node's as well."""
+    tgt.add(1)
+    second = TcpGate(tgt.portal)
+    try:
+        one, two = (writers(way.portal, node=node, shared=True) for way, node in ((gate, "node-a"), (second, "node-b")))
+        assert one.ask(f"stream 0 {MIB // 4} 1 8") == two.ask(f"stream {8 * MIB} {MIB // 4} 2 8") == "ok"
+        for way in (gate, second, gate, second):
+            way.cut()
+            passed = gate.passed, second.passed
+            wait_for("both to go on", lambda: gate.passed > passed[0] + 16 * MIB and second.passed > passed[1] + 16 * MIB)
+    finally:
+        second.close()
