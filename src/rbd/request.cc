@@ -13,7 +13,7 @@
 #include "rbd/deletion.h"
 #include "rbd/fence.h"
 #include "rbd/image_calls.h"
-#include "rbd/records.h"
+#include "rbd/kernel_clients.h"
 
 namespace berth::rbd {
 namespace {
@@ -196,20 +196,23 @@ base::StatusOr<Json> Info(const Call& call) {
   return reply;
 }
 
-// The kernel's driver writes no record of its own. `program` is "kernel", or "" once the client no
-// longer uses the image.
+// `program` is "krbd", or "" once the client no longer uses the image. Without an address it is the
+// intent to map the image (kernel_clients.h).
 base::StatusOr<Json> NoteHolder(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
-  const ClientRecord record{.address = base::json::String(call.request, {"address"}),
-                            .node = call.node,
-                            .program = Program::kKernel};
-  if (!IsClientAddress(record.address)) {
-    return Error(StatusCode::kInvalidArgument, "address {} is not HOST:PORT/NONCE",
-                 Quote(record.address));
-  }
   const std::string program = base::json::String(call.request, {"program"});
-  if (program.empty()) return EmptyReply(RemoveClients(call.cluster, image, {record}));
-  return EmptyReply(WriteClient(call.cluster, image, record));
+  const std::string address = base::json::String(call.request, {"address"});
+  if (program.empty()) {
+    return EmptyReply(ForgetKernelClient(call.cluster, image, call.node, address));
+  }
+  if (address.empty()) {
+    ASSIGN_OR_RETURN(const std::string intent, NoteMapIntent(call.cluster, image, call.node));
+    return Json{{"address", intent}};
+  }
+  if (!IsClientAddress(address)) {
+    return Error(StatusCode::kInvalidArgument, "address {} is not HOST:PORT/NONCE", Quote(address));
+  }
+  return EmptyReply(NoteKernelClient(call.cluster, image, call.node, address));
 }
 
 using Handler = base::StatusOr<Json> (*)(const Call&);
