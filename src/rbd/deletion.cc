@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <random>
 #include <utility>
 #include <vector>
@@ -106,15 +107,29 @@ base::StatusOr<bool> PurgeImage(const Cluster& cluster, const std::string& id,
   return gone;
 }
 
-bool IsSmall(const Cluster& cluster, const std::string& id) {
+// What is known of an image before it is removed from the trash.
+struct TrashState {
+  bool small = true;
+  bool in_use = false;
+};
+
+TrashState InspectTrash(const Cluster& cluster, const std::string& id) {
+  TrashState state;
   rbd_image_t image = nullptr;
   if (rbd_open_by_id_read_only(cluster.io(), id.c_str(), &image, nullptr) < 0) {
-    return true;  // what is left of it is little
+    return state;  // what is left of it is little
   }
   uint64_t size = 0;
-  const int result = rbd_get_size(image, &size);
+  state.small = rbd_get_size(image, &size) >= 0 && size <= kSmallBytes;
+  rbd_image_watcher_t watchers[16];
+  size_t count = std::size(watchers);
+  const int result = rbd_watchers_list(image, watchers, &count);
+  if (result >= 0) rbd_watchers_list_cleanup(watchers, count);
+  // A client that watches it, as a call that was removing it when it died half a minute ago or
+  // less. librbd would wait for its lock.
+  state.in_use = result < 0 || count > 0;
   rbd_close(image);
-  return result >= 0 && size <= kSmallBytes;
+  return state;
 }
 
 // Deletes the image, or moves it to the trash if there are copies of it.
@@ -170,6 +185,27 @@ base::StatusOr<bool> HasCopies(const Cluster& cluster, const std::string& name,
   return !snapshots.empty();
 }
 
+// FAILED_PRECONDITION: a client that Ceph takes for alive has the lock of what an attempt left.
+// librbd would wait for it, for half a minute if it has died.
+base::Status CheckAttemptEnded(const Cluster& cluster, const std::string& name,
+                               const std::string& node) {
+  const auto image = Image::Open(cluster, name, {.node = node, .read_only = true});
+  if (image.status().code() == StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(image);
+  ASSIGN_OR_RETURN(const auto lockers, ListLockers(cluster, (*image)->id()));
+  ASSIGN_OR_RETURN(const auto watchers, (*image)->ListWatchers());
+  for (const Locker& locker : lockers) {
+    const bool alive = std::any_of(
+        watchers.begin(), watchers.end(),
+        [&locker](const Watcher& watcher) { return watcher.client_id == locker.client_id; });
+    if (!alive) continue;
+    return Error(StatusCode::kFailedPrecondition,
+                 "image {} is locked by {}, which makes it or died less than half a minute ago",
+                 Quote(name), Quote(locker.address));
+  }
+  return base::OkStatus();
+}
+
 // Deletes an image that has its name, or moves it to the trash.
 base::Status DeleteRecorded(const Cluster& cluster, const std::string& name, ImageRecord& record,
                             const std::string& node, const Progress& progress) {
@@ -220,6 +256,7 @@ base::Status DeleteImage(const Cluster& cluster, const std::string& name, const 
 
 base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
                               const ImageRecord& record, const std::string& node) {
+  RETURN_IF_ERROR(CheckAttemptEnded(cluster, record.made_as, node));
   if (!record.id.empty()) {
     // It was complete, and may have begun to get its name: the object rbd_id.NAME comes first, then
     // the entry of the directory changes, then the object of the old name goes.
@@ -228,6 +265,7 @@ base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
     if (in_directory == record.id) {
       RETURN_IF_ERROR(RemoveIdObject(cluster, record.made_as));
       if (by_object == record.id) {
+        RETURN_IF_ERROR(CheckAttemptEnded(cluster, name, node));
         RETURN_IF_ERROR(RemoveOrMove(cluster, name, /*has_copies=*/false, [](double) {}));
       }
       RETURN_IF_ERROR(RemoveDirectoryEntry(cluster, name, record.id));
@@ -268,7 +306,8 @@ base::Status PurgeTrash(const Cluster& cluster, Purge how, const Progress& progr
     for (const auto& [id, name] : images) {
       if (tried == limits.images || run.IsLate()) return base::OkStatus();
       ++tried;
-      if (limits.only_small && !IsSmall(cluster, id)) continue;
+      const TrashState state = InspectTrash(cluster, id);
+      if (state.in_use || (limits.only_small && !state.small)) continue;
       ASSIGN_OR_RETURN(const bool gone, PurgeImage(cluster, id, name, run));
       removed = removed || gone;
     }
