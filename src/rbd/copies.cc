@@ -35,7 +35,7 @@ base::Status RemovePoint(const Image& origin, const NewCopy& copy) {
 }
 
 base::Status GrowCopy(const Cluster& cluster, const NewCopy& copy) {
-  ASSIGN_OR_RETURN(const auto made, Image::Open(cluster, copy.name, {.node = copy.node}));
+  ASSIGN_OR_RETURN(const auto made, Image::Open(cluster, copy.made_as, {.node = copy.node}));
   const int result = rbd_resize2(made->handle(), static_cast<uint64_t>(copy.size_bytes),
                                  /*allow_shrink=*/false, nullptr, nullptr);
   if (result < 0) return RbdError(result, Context(copy, "grow it"));
@@ -71,7 +71,7 @@ base::StatusOr<int64_t> MakeCopy(const Cluster& cluster, const NewCopy& copy) {
     if (result < 0) return RbdError(result, Context(copy, "make a snapshot"));
     const ImageOptions options(ImageOptions::kClone);
     result = rbd_clone3(cluster.io(), copy.origin.c_str(), point.c_str(), cluster.io(),
-                        copy.name.c_str(), options.get());
+                        copy.made_as.c_str(), options.get());
     if (result < 0) {
       // The first failure is the one to report; the next try removes the snapshot, too.
       const base::Status removed = RemovePoint(*origin, copy);

@@ -29,6 +29,7 @@ class ImageOptions {
 struct NewCopy {
   std::string origin;
   std::string name;
+  std::string made_as;     // the name that it gets first
   int64_t size_bytes = 0;  // 0: that of the origin
   std::string node;        // this one
 };

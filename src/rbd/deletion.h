@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "rbd/cluster.h"
+#include "rbd/records.h"
 
 namespace berth::rbd {
 
@@ -18,14 +19,20 @@ using Progress = std::function<void(double)>;
 base::Status DeleteImage(const Cluster& cluster, const std::string& name, const std::string& node,
                          const Progress& progress);
 
-// Removes what a creation that was not finished left of the image; it has no user yet.
-base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name);
+// Removes what the creation that `record` is of left, and then the record. Nothing is removed that
+// another one made, also if it has the image's name by now. FAILED_PRECONDITION: the process that
+// made it died less than half a minute ago, or goes on.
+base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
+                              const ImageRecord& record, const std::string& node);
 
-// Which images of the trash to remove: the time for one grows with its size.
-enum class Purge { kAll, kSmall };
+// How much of the trash to remove at most.
+enum class Purge {
+  kThorough,  // what can be removed within 10 min
+  kQuick      // 4 small images, within 2 s
+};
 
-// Removes the images that Berth moved to the trash and of which there are no copies any more.
-// An image that cannot be removed now stays for the next call.
-base::Status PurgeTrash(const Cluster& cluster, Purge which, const Progress& progress);
+// Removes images that Berth moved to the trash and of which there are no copies any more. What
+// cannot be removed now, or not in time, stays for a later call. Several calls may do so at once.
+base::Status PurgeTrash(const Cluster& cluster, Purge how, const Progress& progress);
 
 }  // namespace berth::rbd

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "rbd/image.h"
+#include "rbd/kernel_clients.h"
 #include "rbd/rbd_error.h"
 #include "rbd/records.h"
 
@@ -53,9 +54,63 @@ base::Status RemoveFromBlocklist(const Cluster& cluster, const std::string& addr
   return RbdError(result, fmt::format("take {} off the blocklist", Quote(address)));
 }
 
-bool IsFenced(const ClientRecord& client, const std::string& target, FenceOf which, uint64_t self) {
-  if (client.node != target || client.client_id == self || client.address.empty()) return false;
-  return which == FenceOf::kAll || (client.program == Program::kServe && !client.read_only);
+// The clients of `node` that the kernel has and nobody recorded. None if there is no such image.
+base::StatusOr<std::vector<ClientRecord>> FindUnrecorded(const Cluster& cluster,
+                                                         const std::string& image,
+                                                         const std::string& node,
+                                                         const std::vector<ClientRecord>& records) {
+  const auto opened = Image::Open(cluster, image, {.node = node, .read_only = true});
+  if (opened.status().code() == StatusCode::kNotFound) return std::vector<ClientRecord>();
+  RETURN_IF_ERROR(opened);
+  ASSIGN_OR_RETURN(const auto lockers, ListLockers(cluster, (*opened)->id()));
+  ASSIGN_OR_RETURN(const auto watchers, (*opened)->ListWatchers());
+  return FindKernelClients(records, Merge(lockers, watchers), node);
+}
+
+// What a fence is for: clients with their addresses, and intents.
+struct Targets {
+  std::vector<ClientRecord> clients;
+  std::vector<ClientRecord> intents;
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const ClientRecord& client : clients) names.push_back(client.address);
+    for (const ClientRecord& intent : intents) names.push_back(IntentName(intent));
+    return names;
+  }
+};
+
+base::StatusOr<Targets> FindTargets(const Cluster& cluster, const std::string& image,
+                                    const std::string& target, const FenceOptions& options) {
+  const auto is_wanted = [&options](const std::string& name) {
+    return !options.only.has_value() ||
+           std::find(options.only->begin(), options.only->end(), name) != options.only->end();
+  };
+  Targets targets;
+  ASSIGN_OR_RETURN(const auto records, ListClients(cluster, image));
+  bool has_newer_intent = false;
+  for (const ClientRecord& record : records) {
+    if (record.node != target || record.client_id == cluster.client_id()) continue;
+    if (options.which == FenceOf::kServers &&
+        (record.program != Program::kServe || record.read_only)) {
+      continue;
+    }
+    if (!record.address.empty()) {
+      if (is_wanted(record.address)) targets.clients.push_back(record);
+    } else if (is_wanted(IntentName(record))) {
+      targets.intents.push_back(record);
+    } else {
+      has_newer_intent = true;
+    }
+  }
+  if (targets.intents.empty() && !has_newer_intent) return targets;
+  ASSIGN_OR_RETURN(const auto found, FindUnrecorded(cluster, image, target, records));
+  for (const ClientRecord& client : found) {
+    // What the kernel mapped since the list was made belongs to an intent of the list, unless there
+    // is a newer one.
+    if (is_wanted(client.address) || !has_newer_intent) targets.clients.push_back(client);
+  }
+  return targets;
 }
 
 // Breaks the lock of the image if one of `fenced` has it.
@@ -94,6 +149,9 @@ base::StatusOr<std::vector<Holder>> ListHolders(const Cluster& cluster, const st
     if (holder.address.empty()) holder.address = watcher.address;
     holder.alive = true;
   }
+  for (auto& [id, holder] : holders) {
+    holder.node = FindNodeOf(clients, {.client_id = id, .address = holder.address});
+  }
   for (const ClientRecord& client : clients) {
     const auto found = std::find_if(holders.begin(), holders.end(), [&client](const auto& holder) {
       return client.Is(holder.first, holder.second.address);
@@ -111,12 +169,18 @@ base::StatusOr<std::vector<Holder>> ListHolders(const Cluster& cluster, const st
   return list;
 }
 
+base::StatusOr<std::vector<std::string>> ListFenceTargets(const Cluster& cluster,
+                                                          const std::string& image,
+                                                          const std::string& target) {
+  ASSIGN_OR_RETURN(const Targets targets, FindTargets(cluster, image, target, {}));
+  return targets.Names();
+}
+
 base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const std::string& image,
-                                                   const std::string& target, FenceOf which) {
-  ASSIGN_OR_RETURN(auto clients, ListClients(cluster, image));
-  std::erase_if(clients, [&](const ClientRecord& client) {
-    return !IsFenced(client, target, which, cluster.client_id());
-  });
+                                                   const std::string& target,
+                                                   const FenceOptions& options) {
+  ASSIGN_OR_RETURN(const Targets targets, FindTargets(cluster, image, target, options));
+  const std::vector<ClientRecord>& clients = targets.clients;
   for (const ClientRecord& client : clients) {
     RETURN_IF_ERROR(
         WriteFenced(cluster, {.node = target, .address = client.address, .image = image}));
@@ -130,6 +194,7 @@ base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const
     RETURN_IF_ERROR(BreakLocksOf(cluster, image, clients));
     RETURN_IF_ERROR(RemoveClients(cluster, image, clients));
   }
+  RETURN_IF_ERROR(RemoveClients(cluster, image, targets.intents));
   ASSIGN_OR_RETURN(const auto fenced, ListFenced(cluster, target));
   std::vector<std::string> addresses;
   for (const FencedRecord& record : fenced) {

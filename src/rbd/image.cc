@@ -37,6 +37,15 @@ std::vector<std::string> SplitAtZeroes(const std::string& text, size_t size) {
   return parts;
 }
 
+// The cluster names the protocol of some addresses, as in "v1:10.0.0.7:0/3512387". The address of a
+// client is the same without it, as the blocklist and the kernel have it.
+std::string WithoutProtocol(std::string address) {
+  for (const std::string_view protocol : {"v1:", "v2:"}) {
+    if (address.starts_with(protocol)) return address.substr(protocol.size());
+  }
+  return address;
+}
+
 // 4242 of "client.4242"; 0: it is no client.
 uint64_t ClientNumber(std::string_view entity) {
   constexpr std::string_view kClient = "client.";
@@ -97,7 +106,7 @@ base::StatusOr<std::vector<Locker>> ListLockers(const Cluster& cluster,
       lockers.push_back({.client_id = ClientNumber(names[i]),
                          .client = names[i],
                          .cookie = cookie_list[i],
-                         .address = address_list[i]});
+                         .address = WithoutProtocol(address_list[i])});
     }
     return lockers;
   }
@@ -164,7 +173,8 @@ base::StatusOr<std::vector<Watcher>> Image::ListWatchers() const {
   if (result < 0) return RbdError(result, Context("list the watchers of", name_));
   std::vector<Watcher> watchers;
   for (size_t i = 0; i < count; ++i) {
-    watchers.push_back({.client_id = static_cast<uint64_t>(list[i].id), .address = list[i].addr});
+    watchers.push_back(
+        {.client_id = static_cast<uint64_t>(list[i].id), .address = WithoutProtocol(list[i].addr)});
   }
   rbd_watchers_list_cleanup(list.data(), count);
   return watchers;

@@ -60,6 +60,9 @@ class Image {
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
 
+  // Leaves the record of this client to the caller.
+  void KeepRecord() { recorded_ = false; }
+
   rbd_image_t handle() const { return image_; }
   const Cluster& cluster() const { return cluster_; }
   const std::string& name() const { return name_; }

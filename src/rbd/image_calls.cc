@@ -40,79 +40,88 @@ ImageInfo ToInfo(const std::string& name, const ImageRecord& record) {
   return {.name = name, .size_bytes = record.size_bytes, .snapshot_of = record.snapshot_of};
 }
 
+base::Status NotByBerth(const Cluster& cluster, const std::string& name) {
+  return Error(StatusCode::kAlreadyExists,
+               "pool {} has an image {} that was not made by Berth: give it another name",
+               Quote(cluster.pool()), Quote(name));
+}
+
 // The record of the image if it is complete. What a creation or deletion that was interrupted left
 // is removed before. ALREADY_EXISTS: there is an image of this name that Berth did not make.
 base::StatusOr<std::optional<ImageRecord>> SettleImage(const Cluster& cluster,
                                                        const std::string& name,
                                                        const std::string& node) {
-  ASSIGN_OR_RETURN(const auto record, ReadImageRecord(cluster, name));
+  ASSIGN_OR_RETURN(auto record, ReadImageRecord(cluster, name));
+  if (record.has_value() && record->state == ImageState::kMaking) {
+    RETURN_IF_ERROR(RemoveUnfinished(cluster, name, *record, node));
+    LOG_INFO("image {}: what an interrupted call left is removed", Quote(name));
+    record.reset();
+  }
   ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, name));
   if (record.has_value() && record->state == ImageState::kMade && id == record->id) return record;
-  const bool is_ours = record.has_value() && (record->state == ImageState::kMaking ||
-                                              !id.has_value() || id == record->id);
-  if (!is_ours && id.has_value()) {
-    return Error(StatusCode::kAlreadyExists,
-                 "pool {} has an image {} that was not made by Berth: give it another name",
-                 Quote(cluster.pool()), Quote(name));
-  }
-  if (!record.has_value()) return std::optional<ImageRecord>();
-  if (record->state == ImageState::kMaking) {
-    RETURN_IF_ERROR(RemoveUnfinished(cluster, name));
-    if (!record->source.empty()) {
-      RETURN_IF_ERROR(
-          RemoveCopyPoint(cluster, {.origin = record->source, .name = name, .node = node}));
-    }
-    RETURN_IF_ERROR(RemoveImageRecord(cluster, name));
-  } else {
+  if (record.has_value() && (!id.has_value() || id == record->id)) {
     RETURN_IF_ERROR(DeleteImage(cluster, name, node, [](double) {}));
+    return std::optional<ImageRecord>();
   }
-  LOG_INFO("image {}: what an interrupted call left is removed", Quote(name));
+  if (id.has_value()) return NotByBerth(cluster, name);
   return std::optional<ImageRecord>();
 }
 
-// Makes what `record` says, and gives the record of the complete image.
-base::StatusOr<ImageRecord> MakeImage(const Cluster& cluster, const std::string& name,
-                                      ImageRecord record, const std::string& node) {
+// Makes what `record` says under a name that only this call uses, and then gives it its name.
+// `record` is kept as it is in the pool.
+base::Status MakeImage(const Cluster& cluster, const std::string& name, ImageRecord& record,
+                       const std::string& node) {
+  ImageRecord next = record;
   if (!record.source.empty()) {
     ASSIGN_OR_RETURN(const auto source, ReadImageRecord(cluster, record.source));
     if (source.has_value() && source->state != ImageState::kMade) {
       return Error(StatusCode::kNotFound, "image {} is not complete", Quote(record.source));
     }
-    ASSIGN_OR_RETURN(record.size_bytes, MakeCopy(cluster, {.origin = record.source,
-                                                           .name = name,
-                                                           .size_bytes = record.size_bytes,
-                                                           .node = node}));
+    ASSIGN_OR_RETURN(next.size_bytes, MakeCopy(cluster, {.origin = record.source,
+                                                         .name = name,
+                                                         .made_as = record.made_as,
+                                                         .size_bytes = record.size_bytes,
+                                                         .node = node}));
   } else {
     const ImageOptions options(ImageOptions::kNewImage);
-    const int result = rbd_create4(cluster.io(), name.c_str(),
+    const int result = rbd_create4(cluster.io(), record.made_as.c_str(),
                                    static_cast<uint64_t>(record.size_bytes), options.get());
     if (result < 0) return RbdError(result, fmt::format("create image {}", Quote(name)));
   }
-  ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, name));
+  ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, record.made_as));
   if (!id.has_value()) {
     return Error(StatusCode::kAborted, "image {} was deleted while it was made", Quote(name));
   }
-  record.id = *id;
-  record.state = ImageState::kMade;
-  return record;
+  next.id = *id;
+  RETURN_IF_ERROR(ReplaceImageRecord(cluster, name, record, next));
+  record = next;
+  const int result = rbd_rename(cluster.io(), record.made_as.c_str(), name.c_str());
+  if (result == -EEXIST) return NotByBerth(cluster, name);
+  if (result < 0) return RbdError(result, fmt::format("name image {}", Quote(name)));
+  next.state = ImageState::kMade;
+  next.made_as.clear();
+  RETURN_IF_ERROR(ReplaceImageRecord(cluster, name, record, next));
+  record = next;
+  return base::OkStatus();
 }
 
 base::StatusOr<ImageInfo> MakeRecordedImage(const Cluster& cluster, const std::string& name,
-                                            const ImageRecord& wanted, const std::string& node) {
-  RETURN_IF_ERROR(WriteImageRecord(cluster, name, wanted));
-  const auto made = MakeImage(cluster, name, wanted, node);
+                                            ImageRecord record, const std::string& node) {
+  // No later client of the cluster gets this number. No volume has a name with '_'.
+  record.made_as = fmt::format("berth_making_{}", cluster.client_id());
+  RETURN_IF_ERROR(ReplaceImageRecord(cluster, name, std::nullopt, record));
+  const base::Status made = MakeImage(cluster, name, record, node);
   if (!made.ok()) {
     // A call whose outcome is not known leaves the record, by which the next one cleans up.
-    if (made.status().code() != StatusCode::kDeadlineExceeded) {
-      const base::Status cleaned = SettleImage(cluster, name, node).status();
+    if (made.code() != StatusCode::kDeadlineExceeded) {
+      const base::Status cleaned = RemoveUnfinished(cluster, name, record, node);
       if (!cleaned.ok()) LOG_WARNING("{}", base::Message(cleaned));
     }
-    return made.status();
+    return made;
   }
-  RETURN_IF_ERROR(WriteImageRecord(cluster, name, *made));
-  LOG_INFO("image {} of {} bytes is made{}{}", Quote(name), made->size_bytes,
-           wanted.source.empty() ? "" : " from ", wanted.source);
-  return ToInfo(name, *made);
+  LOG_INFO("image {} of {} bytes is made{}{}", Quote(name), record.size_bytes,
+           record.source.empty() ? "" : " from ", record.source);
+  return ToInfo(name, record);
 }
 
 }  // namespace
@@ -130,7 +139,7 @@ base::StatusOr<ImageInfo> CreateImage(const Cluster& cluster, const NewImage& wa
                  Quote(wanted.name), before->made_bytes, before->source.empty() ? "" : " from ",
                  before->source, size, wanted.source.empty() ? "" : " from ", wanted.source);
   }
-  RETURN_IF_ERROR(PurgeTrash(cluster, Purge::kSmall, [](double) {}));
+  RETURN_IF_ERROR(PurgeTrash(cluster, Purge::kQuick, [](double) {}));
   return MakeRecordedImage(cluster, wanted.name,
                            {.size_bytes = size, .made_bytes = size, .source = wanted.source},
                            wanted.node);
@@ -150,7 +159,7 @@ base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const std::stri
 base::StatusOr<ImageInfo> GrowImage(const Cluster& cluster, const std::string& image,
                                     int64_t size_bytes, const std::string& node) {
   ASSIGN_OR_RETURN(const int64_t wanted, RoundedSize(size_bytes));
-  ASSIGN_OR_RETURN(auto record, ReadImageRecord(cluster, image));
+  ASSIGN_OR_RETURN(const auto record, ReadImageRecord(cluster, image));
   if (record.has_value() && record->state != ImageState::kMade) {
     return Error(StatusCode::kNotFound, "image {} is not complete", Quote(image));
   }
@@ -169,14 +178,14 @@ base::StatusOr<ImageInfo> GrowImage(const Cluster& cluster, const std::string& i
     LOG_INFO("image {} has grown to {} bytes", Quote(image), size);
   }
   if (record.has_value() && record->size_bytes != size) {
-    record->size_bytes = size;
-    RETURN_IF_ERROR(WriteImageRecord(cluster, image, *record));
+    ImageRecord grown = *record;
+    grown.size_bytes = size;
+    RETURN_IF_ERROR(ReplaceImageRecord(cluster, image, record, grown));
   }
   return ImageInfo{.name = image, .size_bytes = size};
 }
 
 base::StatusOr<std::vector<ImageInfo>> ListImages(const Cluster& cluster) {
-  RETURN_IF_ERROR(PurgeTrash(cluster, Purge::kSmall, [](double) {}));
   ASSIGN_OR_RETURN(const auto records, ListImageRecords(cluster));
   // librbd's directory of the pool tells which of them an administrator has removed: the value of
   // "name_NAME" is the id as a string with its length before it, in four bytes.

@@ -45,12 +45,19 @@ int ReadPairs(int result, rados_omap_iter_t iterator, OmapValues& values) {
   return result;
 }
 
-base::Status ChangeOmap(const Cluster& cluster, const std::string& object, rados_write_op_t op) {
+int Operate(const Cluster& cluster, const std::string& object, rados_write_op_t op) {
   // Also in a full pool, since a deletion needs records, too. They are small.
-  const int result = rados_write_op_operate(op, cluster.io(), object.c_str(), nullptr,
-                                            LIBRADOS_OPERATION_FULL_FORCE);
+  return rados_write_op_operate(op, cluster.io(), object.c_str(), nullptr,
+                                LIBRADOS_OPERATION_FULL_FORCE);
+}
+
+base::Status ToStatus(int result, const std::string& object) {
   if (result >= 0) return base::OkStatus();
   return RbdError(result, fmt::format("write the records of {}", Quote(object)));
+}
+
+base::Status ChangeOmap(const Cluster& cluster, const std::string& object, rados_write_op_t op) {
+  return ToStatus(Operate(cluster, object, op), object);
 }
 
 void AddSet(rados_write_op_t op, const std::string& key, const std::string& value) {
@@ -59,6 +66,17 @@ void AddSet(rados_write_op_t op, const std::string& key, const std::string& valu
   const size_t key_sizes[] = {key.size()};
   const size_t value_sizes[] = {value.size()};
   rados_write_op_omap_set2(op, keys, values, key_sizes, value_sizes, 1);
+}
+
+void AddRemove(rados_write_op_t op, const std::vector<std::string>& keys) {
+  if (keys.empty()) return;
+  std::vector<const char*> names;
+  std::vector<size_t> sizes;
+  for (const std::string& key : keys) {
+    names.push_back(key.data());
+    sizes.push_back(key.size());
+  }
+  rados_write_op_omap_rm_keys2(op, names.data(), sizes.data(), keys.size());
 }
 
 }  // namespace
@@ -126,19 +144,30 @@ base::Status SetInExisting(const Cluster& cluster, const std::string& object,
   return ChangeOmap(cluster, object, op.get());
 }
 
+base::Status ReplaceOmap(const Cluster& cluster, const std::string& object,
+                         const OmapReplacement& change) {
+  const WriteOp op(rados_create_write_op());
+  rados_write_op_create(op.get(), LIBRADOS_CREATE_IDEMPOTENT, nullptr);
+  int compared = 0;
+  rados_write_op_omap_cmp(op.get(), change.key.c_str(), LIBRADOS_CMPXATTR_OP_EQ,
+                          change.before.data(), change.before.size(), &compared);
+  for (const auto& [key, value] : change.set) AddSet(op.get(), key, value);
+  AddRemove(op.get(), change.remove);
+  const int result = Operate(cluster, object, op.get());
+  if (result == -ECANCELED) {
+    return Error(StatusCode::kAborted, "record {} of {} was changed by another call meanwhile",
+                 Quote(change.key), Quote(object));
+  }
+  return ToStatus(result, object);
+}
+
 base::Status RemoveOmap(const Cluster& cluster, const std::string& object,
                         const std::vector<std::string>& keys) {
   if (keys.empty()) return base::OkStatus();
   const WriteOp op(rados_create_write_op());
   // Without the assertion the operation would make an empty object.
   rados_write_op_assert_exists(op.get());
-  std::vector<const char*> names;
-  std::vector<size_t> sizes;
-  for (const std::string& key : keys) {
-    names.push_back(key.data());
-    sizes.push_back(key.size());
-  }
-  rados_write_op_omap_rm_keys2(op.get(), names.data(), sizes.data(), keys.size());
+  AddRemove(op.get(), keys);
   base::Status removed = ChangeOmap(cluster, object, op.get());
   if (removed.code() == StatusCode::kNotFound) return base::OkStatus();
   return removed;

@@ -37,13 +37,23 @@ std::string ClientKey(const std::string& image, const ClientRecord& record) {
 // An address has a slash of its own; the name of a node has none.
 std::string FencedKey(const FencedRecord& record) { return record.node + "/" + record.address; }
 
+std::string ClientText(const ClientRecord& record) {
+  Json json{{"address", record.address}, {"node", record.node}, {"readOnly", record.read_only}};
+  for (const auto& [value, name] : kPrograms) {
+    if (record.program == value) json["program"] = name;
+  }
+  if (!record.host.empty()) json["host"] = record.host;
+  return base::json::Dump(json);
+}
+
 // A record of a client that cannot be read is left out: it then fences nothing.
 std::optional<ClientRecord> ParseClient(const std::string& key, const std::string& text) {
   const auto json = base::json::Parse(text);
   if (!json.ok()) return std::nullopt;
   ClientRecord record{.address = base::json::String(*json, {"address"}),
                       .node = base::json::String(*json, {"node"}),
-                      .read_only = base::json::Bool(*json, {"readOnly"})};
+                      .read_only = base::json::Bool(*json, {"readOnly"}),
+                      .host = base::json::String(*json, {"host"})};
   const char* end = key.data() + key.size();
   const auto parsed = std::from_chars(key.data(), end, record.client_id);
   if (parsed.ec != std::errc() || parsed.ptr != end) record.client_id = 0;
@@ -63,6 +73,7 @@ Json ImageRecord::ToJson() const {
     if (value == state) json["state"] = text;
   }
   if (!id.empty()) json["id"] = id;
+  if (!made_as.empty()) json["madeAs"] = made_as;
   if (!source.empty()) json["source"] = source;
   if (!snapshot_of.empty()) json["snapshotOf"] = snapshot_of;
   return json;
@@ -82,6 +93,7 @@ base::StatusOr<ImageRecord> ImageRecord::Parse(const std::string& text) {
     known = true;
   }
   record.id = base::json::String(*json, {"id"});
+  record.made_as = base::json::String(*json, {"madeAs"});
   record.size_bytes = base::json::Int(*json, {"size"});
   record.made_bytes = base::json::Int(*json, {"made"});
   record.source = base::json::String(*json, {"source"});
@@ -113,13 +125,17 @@ base::StatusOr<std::map<std::string, ImageRecord>> ListImageRecords(const Cluste
   return records;
 }
 
-base::Status WriteImageRecord(const Cluster& cluster, const std::string& name,
-                              const ImageRecord& record) {
-  return SetOmap(cluster, kImageRecords, name, base::json::Dump(record.ToJson()));
-}
-
-base::Status RemoveImageRecord(const Cluster& cluster, const std::string& name) {
-  return RemoveOmap(cluster, kImageRecords, {name});
+base::Status ReplaceImageRecord(const Cluster& cluster, const std::string& name,
+                                const std::optional<ImageRecord>& before,
+                                const std::optional<ImageRecord>& after) {
+  OmapReplacement change{.key = name};
+  if (before.has_value()) change.before = base::json::Dump(before->ToJson());
+  if (after.has_value()) {
+    change.set[name] = base::json::Dump(after->ToJson());
+  } else {
+    change.remove.push_back(name);
+  }
+  return ReplaceOmap(cluster, kImageRecords, change);
 }
 
 base::StatusOr<std::vector<ClientRecord>> ListClients(const Cluster& cluster,
@@ -137,11 +153,16 @@ base::StatusOr<std::vector<ClientRecord>> ListClients(const Cluster& cluster,
 
 base::Status WriteClient(const Cluster& cluster, const std::string& image,
                          const ClientRecord& record) {
-  Json json{{"address", record.address}, {"node", record.node}, {"readOnly", record.read_only}};
-  for (const auto& [value, name] : kPrograms) {
-    if (record.program == value) json["program"] = name;
-  }
-  return SetOmap(cluster, kClientRecords, ClientKey(image, record), base::json::Dump(json));
+  return SetOmap(cluster, kClientRecords, ClientKey(image, record), ClientText(record));
+}
+
+base::Status ReplaceClients(const Cluster& cluster, const std::string& image,
+                            const std::vector<ClientRecord>& before, const ClientRecord& after) {
+  OmapReplacement change{.key = ClientKey(image, before.front()),
+                         .before = ClientText(before.front())};
+  for (const ClientRecord& record : before) change.remove.push_back(ClientKey(image, record));
+  change.set[ClientKey(image, after)] = ClientText(after);
+  return ReplaceOmap(cluster, kClientRecords, change);
 }
 
 base::Status RemoveClients(const Cluster& cluster, const std::string& image,

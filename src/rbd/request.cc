@@ -1,7 +1,9 @@
 #include "rbd/request.h"
 
 #include <array>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/files/whole_file.h"
 #include "base/log.h"
@@ -11,7 +13,7 @@
 #include "rbd/deletion.h"
 #include "rbd/fence.h"
 #include "rbd/image_calls.h"
-#include "rbd/records.h"
+#include "rbd/kernel_clients.h"
 
 namespace berth::rbd {
 namespace {
@@ -41,6 +43,17 @@ struct Call {
     std::string target = base::json::String(request, {"target"});
     RETURN_IF_ERROR_WITH(CheckNodeName(target), "target");
     return target;
+  }
+  // The member `addresses`; nullopt: there is none.
+  base::StatusOr<std::optional<std::vector<std::string>>> Addresses() const {
+    const Json* list = base::json::Find(request, {"addresses"});
+    if (list == nullptr) return std::optional<std::vector<std::string>>();
+    auto addresses = base::json::Strings(*list);
+    if (!list->is_array() || addresses.size() != list->size() || list->size() > kMostAddresses) {
+      return Error(StatusCode::kInvalidArgument, "addresses is not a list of up to {} strings",
+                   kMostAddresses);
+    }
+    return std::optional(std::move(addresses));
   }
   base::StatusOr<int64_t> Size() const {
     const int64_t size = base::json::Int(request, {"size"});
@@ -126,23 +139,26 @@ base::StatusOr<Json> Holders(const Call& call) {
 base::StatusOr<Json> Fence(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const std::string target, call.Target());
-  ASSIGN_OR_RETURN(const auto addresses, FenceNode(call.cluster, image, target));
+  FenceOptions options;
+  ASSIGN_OR_RETURN(options.only, call.Addresses());
+  ASSIGN_OR_RETURN(const auto addresses, FenceNode(call.cluster, image, target, options));
+  return Json{{"addresses", addresses}};
+}
+
+base::StatusOr<Json> FenceTargets(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  ASSIGN_OR_RETURN(const std::string target, call.Target());
+  ASSIGN_OR_RETURN(const auto addresses, ListFenceTargets(call.cluster, image, target));
   return Json{{"addresses", addresses}};
 }
 
 base::StatusOr<Json> Unfence(const Call& call) {
   ASSIGN_OR_RETURN(const std::string target, call.Target());
-  std::vector<std::string> addresses;
-  if (const Json* list = base::json::Find(call.request, {"addresses"}); list != nullptr) {
-    addresses = base::json::Strings(*list);
-    // With an empty list nothing is meant, not everything.
-    if (!list->is_array() || addresses.size() != list->size() || list->size() > kMostAddresses) {
-      return Error(StatusCode::kInvalidArgument, "addresses is not a list of up to {} strings",
-                   kMostAddresses);
-    }
-    if (addresses.empty()) return Json::object();
-  }
-  return EmptyReply(UnfenceNode(call.cluster, target, addresses));
+  ASSIGN_OR_RETURN(const auto addresses, call.Addresses());
+  // With an empty list nothing is meant, not everything.
+  if (addresses.has_value() && addresses->empty()) return Json::object();
+  return EmptyReply(
+      UnfenceNode(call.cluster, target, addresses.value_or(std::vector<std::string>())));
 }
 
 base::StatusOr<Json> Fenced(const Call& call) {
@@ -180,24 +196,27 @@ base::StatusOr<Json> Info(const Call& call) {
   return reply;
 }
 
-// The kernel's driver writes no record of its own. `program` is "kernel", or "" once the client no
-// longer uses the image.
+// `program` is "krbd", or "" once the client no longer uses the image. Without an address it is the
+// intent to map the image (kernel_clients.h).
 base::StatusOr<Json> NoteHolder(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
-  const ClientRecord record{.address = base::json::String(call.request, {"address"}),
-                            .node = call.node,
-                            .program = Program::kKernel};
-  if (!IsClientAddress(record.address)) {
-    return Error(StatusCode::kInvalidArgument, "address {} is not HOST:PORT/NONCE",
-                 Quote(record.address));
-  }
   const std::string program = base::json::String(call.request, {"program"});
-  if (program.empty()) return EmptyReply(RemoveClients(call.cluster, image, {record}));
-  return EmptyReply(WriteClient(call.cluster, image, record));
+  const std::string address = base::json::String(call.request, {"address"});
+  if (program.empty()) {
+    return EmptyReply(ForgetKernelClient(call.cluster, image, call.node, address));
+  }
+  if (address.empty()) {
+    ASSIGN_OR_RETURN(const std::string intent, NoteMapIntent(call.cluster, image, call.node));
+    return Json{{"address", intent}};
+  }
+  if (!IsClientAddress(address)) {
+    return Error(StatusCode::kInvalidArgument, "address {} is not HOST:PORT/NONCE", Quote(address));
+  }
+  return EmptyReply(NoteKernelClient(call.cluster, image, call.node, address));
 }
 
 using Handler = base::StatusOr<Json> (*)(const Call&);
-constexpr std::array<std::pair<std::string_view, Handler>, 14> kCalls{{
+constexpr std::array<std::pair<std::string_view, Handler>, 15> kCalls{{
     {"create", Create},
     {"delete", Delete},
     {"snapshot", Snapshot},
@@ -205,6 +224,7 @@ constexpr std::array<std::pair<std::string_view, Handler>, 14> kCalls{{
     {"list", List},
     {"holders", Holders},
     {"fence", Fence},
+    {"fenceTargets", FenceTargets},
     {"unfence", Unfence},
     {"fenced", Fenced},
     {"noteHolder", NoteHolder},

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -44,16 +46,31 @@ base::StatusOr<ServeSettings> ParseSettings(const base::Json& settings) {
   return parsed;
 }
 
-base::StatusOr<std::unique_ptr<RbdStore>> OpenStore(const ServeSettings& settings) {
-  // librbd has no limit of its own for what follows the connection.
-  Watchdog late(kPatience, [] {
-    blockexport::ReportFailure(Error(StatusCode::kDeadlineExceeded,
-                                     "the OSDs of the pool, or the client that has the lock, did "
-                                     "not answer within {} s",
-                                     kPatience.count()));
+// Ends the process with a failure.
+std::function<void()> EndWith(base::Status failure) {
+  return [failure = std::move(failure)] {
+    blockexport::ReportFailure(failure);
     _exit(1);
-  });
-  ASSIGN_OR_RETURN(auto cluster, Cluster::Connect(settings.cluster, Use::kServe));
+  };
+}
+
+base::StatusOr<std::unique_ptr<RbdStore>> OpenStore(const ServeSettings& settings) {
+  std::unique_ptr<Cluster> cluster;
+  {
+    // A connection has limits of its own, which say more, but not for each step: a namespace is
+    // looked for in the OSDs, and monitors may stop to answer after the first of them did.
+    Watchdog late(kPatience + std::chrono::seconds(1),
+                  EndWith(Error(StatusCode::kDeadlineExceeded,
+                                "the monitors, or the OSDs of the pool, did not answer within {} s",
+                                kPatience.count())));
+    const Watchdog::Watch watch(late);
+    ASSIGN_OR_RETURN(cluster, Cluster::Connect(settings.cluster, Use::kServe));
+  }
+  // librbd has no limit of its own for what follows.
+  Watchdog late(kPatience, EndWith(Error(StatusCode::kDeadlineExceeded,
+                                         "the OSDs of the pool, or the client that has the lock, "
+                                         "did not answer within {} s",
+                                         kPatience.count())));
   const Watchdog::Watch watch(late);
   return RbdStore::Open(std::move(cluster), settings.store);
 }

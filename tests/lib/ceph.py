@@ -80,6 +80,7 @@ osd pool default size = 1
 osd pool default min size = 1
 osd crush chooseleaf type = 0
 osd objectstore = memstore
+osd client watch timeout = 15
 memstore device bytes = 134217728
 mon data avail crit = 1
 keyring = {folder}/keyring
@@ -108,10 +109,10 @@ class Missing(Exception):
     """A package could not be fetched."""
 
 
-def _unpacked():
-    """Gives {package: the folder that it is unpacked in}."""
+def unpacked(packages):
+    """Gives {package: the folder that it is unpacked in} for {package: a file of it}."""
     folders = {}
-    for name, file in PACKAGES.items():
+    for name, file in packages.items():
         result = subprocess.run([ROOT / "tools" / "debian_package", name, file], capture_output=True, text=True)
         if result.returncode != 0:
             raise Missing(result.stderr.strip())
@@ -135,18 +136,18 @@ class CephCluster:
         self.monitor = f"{self.address}:6789"
 
     def _configure(self):
-        unpacked = _unpacked()
+        folders = unpacked(PACKAGES)
         fsid = str(uuid.uuid4())
-        self.fuse = f"{unpacked['ceph-fuse']}/usr/bin/ceph-fuse"
-        libraries = [f"{folder}/{place}" for folder in sorted(set(unpacked.values())) if folder
+        self.fuse = f"{folders['ceph-fuse']}/usr/bin/ceph-fuse"
+        libraries = [f"{folder}/{place}" for folder in sorted(set(folders.values())) if folder
                      for place in (LIBRARIES, f"{LIBRARIES}/ceph", "lib/x86_64-linux-gnu")]
-        programs = [f"{folder}/usr/bin" for folder in sorted(set(unpacked.values()))]
+        programs = [f"{folder}/usr/bin" for folder in sorted(set(folders.values()))]
         self.environment = os.environ | {
             "PATH": ":".join([*programs, os.environ["PATH"]]), "LD_LIBRARY_PATH": ":".join(libraries), "FSID": fsid,
             "CEPH_CONF": str(self.folder / "ceph.conf"),
-            "PYTHONPATH": ":".join(os.path.dirname(f"{unpacked[name]}/{file}")
+            "PYTHONPATH": ":".join(os.path.dirname(f"{folders[name]}/{file}")
                                    for name, file in (("python3-rados", BINDING), ("python3-rbd", RBD_BINDING)))}
-        base = f"{unpacked['ceph-base']}/{LIBRARIES}"
+        base = f"{folders['ceph-base']}/{LIBRARIES}"
         (self.folder / "ceph.conf").write_text(
             CONFIGURATION.format(fsid=fsid, address=self.address, folder=self.folder, base=base))
         (self.folder / "keyring").write_text("".join(

@@ -4,7 +4,7 @@ import os
 import pathlib
 import subprocess
 
-from lib.ceph import CephCluster
+from lib.ceph import LIBRARIES, CephCluster, unpacked
 from lib.standalone import ROOT, Failure, wait_for
 
 PROGRAM = pathlib.Path(os.environ.get("BERTH_RBD_BINARY", ROOT / "build" / "bin" / "berth-rbd"))
@@ -32,6 +32,8 @@ class CallError(AssertionError):
 class RbdCluster(CephCluster):
     """The users are `berth`, who may do all that Berth does, and `plain`, who may not end a fence."""
 
+    has_manager = False
+
     def _serve(self):
         self.start_object_store()
         self.ask('{"prefix": "osd pool create", "pool": "%s", "pg_num": 8}' % POOL)
@@ -39,10 +41,28 @@ class RbdCluster(CephCluster):
         self.users = {"berth": self.add_user("berth", UNFENCER), "plain": self.add_user("plain", PROFILE)}
         wait_for("the pool", lambda: self.rbd("print(rbd.RBD().list(io))") == "[]\n")
 
+    def start_manager(self):
+        """Starts the daemon by whose statistics the monitor knows what a pool uses, unless it runs. It has no modules."""
+        if self.has_manager:
+            return
+        folders = unpacked({"ceph-mgr": "usr/bin/ceph-mgr",
+                            "libboost-python1.74.0": f"{LIBRARIES}/libboost_python311.so.1.74.0"})
+        (self.folder / "mgr").mkdir()
+        key = self.add_key("mgr.x", {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"})
+        keyring = self.folder / "mgr" / "keyring"
+        keyring.write_text(f"[mgr.x]\nkey = {key}\n")
+        self.inside(f"{folders['ceph-mgr']}/usr/bin/ceph-mgr", "-i", "x", "--keyring", keyring, "--mgr-module-path",
+                    self.folder / "mgr", "--mgr-data", self.folder / "mgr", environment=self.environment | {
+                        "LD_LIBRARY_PATH": f"{self.environment['LD_LIBRARY_PATH']}:{folders['libboost-python1.74.0']}/{LIBRARIES}"})
+        self.has_manager = True
+
     def add_user(self, name, capabilities):
         """Returns the key of the new user."""
+        return self.add_key(f"client.{name}", capabilities)
+
+    def add_key(self, entity, capabilities):
         caps = [text for pair in capabilities.items() for text in pair]
-        made = self.ask(json.dumps({"prefix": "auth get-or-create", "entity": f"client.{name}", "caps": caps,
+        made = self.ask(json.dumps({"prefix": "auth get-or-create", "entity": entity, "caps": caps,
                                     "format": "json"}))
         return json.loads(made)[0]["key"]
 
@@ -65,9 +85,10 @@ class RbdCluster(CephCluster):
         return json.loads(self.ask('{"prefix": "osd dump", "format": "json"}'))["blocklist"]
 
 
-def begin(request, mode="call"):
+def begin(request, mode="call", environment=None):
     """Starts the program with the request on its standard input."""
-    process = subprocess.Popen([PROGRAM, mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([PROGRAM, mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=environment)
     process.stdin.write(json.dumps(request).encode())
     process.stdin.close()
     process.stdin = None

@@ -76,3 +76,26 @@ def test_the_key_is_in_neither_arguments_nor_environment(ceph):
             assert ceph.users["berth"].encode() not in (folder / name).read_bytes()
         with pytest.raises(CallError):
             finish(process)
+
+
+def failed_serve(ceph, folder, **cluster):
+    """The failure of a process that is to serve an image."""
+    (folder / "volume").touch()
+    process = begin({"cluster": ceph.settings(**cluster), "node": "n1", "image": "none", "file": str(folder / "volume"),
+                     "socket": str(folder / "socket")}, mode="serve")
+    with pytest.raises(CallError) as raised:
+        finish(process)
+    return raised.value
+
+
+@pytest.fixture
+def frozen_osd(ceph):
+    """Gives a function that freezes the cluster's one OSD until the test ends."""
+    yield lambda: ceph.inside("pkill", "-STOP", "-x", "ceph-osd")
+    ceph.inside("pkill", "-CONT", "-x", "ceph-osd")
+
+
+def test_a_process_that_serves_does_not_wait_for_an_osd_that_hangs(ceph, tmp_path, frozen_osd):
+    """A namespace is looked for in the OSDs while the connection is made."""
+    frozen_osd()
+    assert failed_serve(ceph, tmp_path, namespace="tenant").code == "DEADLINE_EXCEEDED"

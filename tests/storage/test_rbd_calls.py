@@ -1,10 +1,6 @@
 """The calls of berth-rbd on a real Ceph cluster: what each gives, that it can be repeated, and its errors."""
-import json
-import re
-
 import pytest
-from lib.rbd import MIB, POOL, CallError
-from lib.standalone import wait_for
+from lib.rbd import MIB, CallError
 
 pytestmark = pytest.mark.storage
 
@@ -129,44 +125,6 @@ def test_the_note_of_mkfs_stays_with_the_image(ceph, image):
     assert ceph.call("readNote", image=image) == {"uuid": ""}
     assert code_of(ceph, "note", image="absent", uuid="5b0c") == "NOT_FOUND"
     assert code_of(ceph, "readNote", image="absent") == "NOT_FOUND"
-
-
-def set_full_ratios(ceph, nearly, backfill, full):
-    for name, ratio in (("nearfull", nearly), ("backfillfull", backfill), ("full", full)):
-        ceph.ask('{"prefix": "osd set-%s-ratio", "ratio": %s}' % (name, ratio))
-
-
-def pool_is_full(ceph):
-    [pool] = [pool for pool in json.loads(ceph.ask('{"prefix": "osd dump", "format": "json"}'))["pools"]
-              if pool["pool_name"] == POOL]
-    return "full" in pool["flags_names"].split(",")
-
-
-@pytest.fixture
-def full(ceph, image):
-    """Gives a function that makes the cluster full. Its object store has 128 MiB."""
-    def fill():
-        ceph.rbd(f"""
-with rbd.Image(io, '{image}') as opened:
-    opened.write(b'x' * {8 * MIB}, 0)""")
-        set_full_ratios(ceph, 0.01, 0.02, 0.03)
-        wait_for("the pool to be full", lambda: pool_is_full(ceph), interval=0.5)
-
-    yield fill
-    set_full_ratios(ceph, 0.85, 0.9, 0.95)
-    wait_for("the pool to have space again", lambda: not pool_is_full(ceph), interval=0.5)
-
-
-def test_a_full_cluster_is_told_in_words_and_can_be_emptied(ceph, image, full):
-    ceph.call("create", image=image, size=8 * MIB)
-    full()
-    with pytest.raises(CallError) as raised:
-        ceph.call("create", image=f"{image}-2", size=8 * MIB)
-    assert raised.value.code == "RESOURCE_EXHAUSTED"
-    assert re.search("is full: add storage to it or delete data", raised.value.message)
-    assert f"{image}-2" not in ceph.rbd("print(rbd.RBD().list(io))")
-    assert f"{image}-2" not in names_of(ceph)
-    assert ceph.call("delete", image=image) == {}
 
 
 def test_wrong_requests_are_refused(ceph, image):

@@ -63,6 +63,7 @@ class Machine:
         self.networks = []  # (its address, the back end as QEMU's options)
         self.console = self.folder / "console.log"
         self.files = {}  # name → text or pathlib.Path: in the guest's /work
+        self._process = None  # QEMU, of the last boot
 
     def add_disk(self, name, size):
         self.disks[name] = Disk(self.folder, name, bytes_of(size))
@@ -178,7 +179,12 @@ class Machine:
         errors = open(self.folder / "qemu.log", "wb")
         with errors:
             # Standard input stays open, because at its end QEMU tells the guest that nobody listens.
-            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        return self._process
+
+    def signal(self, number):
+        """Sends a signal to the machine that runs: SIGSTOP freezes it, SIGCONT wakes it up."""
+        self._process.send_signal(number)
 
 
 def _ends(process, deadline):
