@@ -204,7 +204,8 @@ class RbdBackend : public Backend {
                            .settings = {{"cluster", Describe(key)}, {"node", node_}}});
     }
     if (!found.has_value()) return MapByKernel(image, options);
-    if (!found->read_only || options.read_only) return *found;
+    // The agent may have died between the map and the note.
+    if (!found->read_only || options.read_only) return KeepIfNoted(*found);
     return Error(StatusCode::kFailedPrecondition,
                  "image {} is mapped for reading only, as {}: unmap it first", Quote(image),
                  found->device);
@@ -249,7 +250,9 @@ class RbdBackend : public Backend {
     }
     ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
     if (!device.has_value()) return base::OkStatus();
-    return UnmapRbdDevice(device->id, /*force=*/false, kUnmapTime);
+    RETURN_IF_ERROR(UnmapRbdDevice(device->id, /*force=*/false, kUnmapTime));
+    ForgetKernelClient(mapping.image, device->client);
+    return base::OkStatus();
   }
   base::Status ForceUnmap(const Mapping& mapping, milliseconds patience) override {
     if (!IsKernelDevice(mapping)) {
@@ -402,30 +405,60 @@ class RbdBackend : public Backend {
       if (!loaded.ok()) LOG_DEBUG("modprobe rbd: {}", base::ToString(loaded.status()));
     }
     ASSIGN_OR_RETURN(const std::string key, ReadKey());
-    RETURN_IF_ERROR(MapRbdDevice(settings_,
-                                 {.image = image,
-                                  .mark = mark_,
-                                  .key = key,
-                                  .read_only = options.read_only,
-                                  .shared_writers = options.shared_writers},
-                                 kMapTime));
+    // A fence finds the client of a node by its note. The kernel gives the client its address only
+    // with the map, so an intent stands for it meanwhile.
+    ASSIGN_OR_RETURN(const Json intent, NoteKernelClient(image, "", options.read_only));
+    const base::Status mapped = MapRbdDevice(settings_,
+                                             {.image = image,
+                                              .mark = mark_,
+                                              .key = key,
+                                              .read_only = options.read_only,
+                                              .shared_writers = options.shared_writers},
+                                             kMapTime);
+    if (!mapped.ok()) {
+      // After a time-out the kernel may still map it.
+      const bool is_final = mapped.code() != StatusCode::kDeadlineExceeded;
+      if (is_final) ForgetKernelClient(image, String(intent, {"address"}));
+      return mapped;
+    }
     ASSIGN_OR_RETURN(const std::optional<Mapping> mapping, Find(image));
     if (!mapping.has_value()) {
       return Error(StatusCode::kInternal, "the kernel mapped image {}, but shows no device",
                    Quote(image));
     }
-    // A fence finds the client of a node by this note, so nothing is written before it is there.
-    const base::Status noted = Call({{"call", "noteHolder"},
-                                     {"image", image},
-                                     {"address", String(mapping->state, {"client"})},
-                                     {"program", "krbd"}},
-                                    kCallTime)
-                                   .status();
-    if (noted.ok()) return *mapping;
-    const auto id = static_cast<uint32_t>(Int(mapping->state, {"rbd"}));
+    return KeepIfNoted(*mapping);
+  }
+
+  // Notes the address of the mapping's client, which is OK also if it is noted already. If that
+  // fails, which it does also if the intent was fenced meanwhile, the device is removed, because
+  // nothing may be written by a client that no fence would find.
+  base::StatusOr<Mapping> KeepIfNoted(const Mapping& mapping) {
+    const base::Status noted =
+        NoteKernelClient(mapping.image, String(mapping.state, {"client"}), mapping.read_only)
+            .status();
+    if (noted.ok()) return mapping;
+    const auto id = static_cast<uint32_t>(Int(mapping.state, {"rbd"}));
     const base::Status undone = UnmapRbdDevice(id, /*force=*/false, kUnmapTime);
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
     return noted;
+  }
+  base::StatusOr<Json> NoteKernelClient(const std::string& image, const std::string& address,
+                                        bool read_only) {
+    return Call({{"call", "noteHolder"},
+                 {"image", image},
+                 {"address", address},
+                 {"program", "krbd"},
+                 {"readOnly", read_only}},
+                kCallTime);
+  }
+  // Removes the note. A failure is only logged, because a fence of a client that has ended harms
+  // nobody.
+  void ForgetKernelClient(const std::string& image, const std::string& address) {
+    const base::Status forgotten =
+        Call({{"call", "noteHolder"}, {"image", image}, {"address", address}, {"program", ""}},
+             kCallTime)
+            .status();
+    if (!forgotten.ok()) LOG_WARNING("image {}: {}", Quote(image), base::ToString(forgotten));
   }
 
   const RbdSettings settings_;
