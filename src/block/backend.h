@@ -118,15 +118,26 @@ class Backend {
   // Whether Fence works, so that the storage itself refuses the writes of a node that lost its use
   // of a volume, and nobody has to prove that the node is silent.
   virtual bool FencesNodes() const { return false; }
-  // Fences the uses of the image that the node has now: the storage refuses everything that they
-  // write later, until Unfence. A use that the node begins later is another client of the storage,
-  // which this call does not hit. OK also if the node does not have the image. UNIMPLEMENTED: this
-  // back end cannot do that. After any other failure the node may still write.
-  virtual base::Status Fence(const std::string& image, const api::NodeName& node) = 0;
+  // The clients by which the node has the image now, as Fence wants them. Each use of an image is a
+  // client of its own, and no name is used twice. Empty also if there is no such image.
+  // UNIMPLEMENTED: this back end cannot fence.
+  virtual base::StatusOr<std::vector<std::string>> FindClients(const std::string& image,
+                                                               const api::NodeName& node);
+  // Fences exactly these clients of the node: the storage refuses everything that they write later,
+  // until Unfence. A use that the node begins later is another client, which this call does not
+  // hit, however late the call is. So the caller lists the clients first, then makes sure that the
+  // node has no right to the image, and then fences. Clients that have ended are fenced, too.
+  // UNIMPLEMENTED: this back end cannot do that. After any other failure the node may still write.
+  virtual base::Status Fence(const std::string& image, const api::NodeName& node,
+                             const std::vector<std::string>& clients) = 0;
+  // Ends what serves the image on this node although no device shows it, as an agent leaves it that
+  // died while it unmapped. OK if nothing does. Asks nothing of the storage. After any failure a
+  // process may live that was killed, and send what it has begun.
+  virtual base::Status EndUnshown(const std::string& /*image*/) { return base::OkStatus(); }
   // Takes from the image what a process of this node held that was killed, or ended with an earlier
-  // boot, and that could not give it back. Call it only when this node has no mapping of the image.
-  // OK also if there is nothing, or no such image, as always where the kernel frees a lock with its
-  // process.
+  // boot, and that could not give it back. Call it only when this node has no mapping of the image,
+  // and after ForceUnmap, which does not ask the storage. OK also if there is nothing, or no such
+  // image, as always where the kernel frees a lock with its process.
   virtual base::Status FreeFromDead(const std::string& /*image*/) { return base::OkStatus(); }
   // The fences that stand, by node: the clients that Fence has shut out and Unfence has not let in
   // again. The storage keeps this list itself, so that no fence gets lost.
@@ -171,7 +182,8 @@ class Backend {
   virtual base::Status Unmap(const Mapping& mapping) = 0;
   // Unmaps by force, even if something has the device open or the back end does not answer: writes
   // fail from then on. `patience` is how long each step may take by itself. On any error, the
-  // programs that have the device open may still write.
+  // programs that have the device open may still write, or the process that serves the device may
+  // live and still send what it has begun, even if the device is gone: call it again.
   virtual base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) = 0;
 };
 
@@ -210,5 +222,11 @@ struct BackendParts {
 // INVALID_ARGUMENT names the member that is wrong.
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
                                                      const BackendParts& parts);
+
+// Whether an image of one name may be the same image by both settings, which are those of two
+// StorageClusters, as OpenBackend takes them. False only if the settings show that it is not: other
+// types, folders or servers, or another pool or namespace of Ceph. Lists of monitors show nothing,
+// because two lists of one Ceph cluster may have no member in common.
+bool MayBeSameStore(const base::Json& one, const base::Json& other);
 
 }  // namespace berth::block

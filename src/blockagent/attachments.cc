@@ -19,6 +19,14 @@ using base::StatusOr;
 
 }  // namespace
 
+base::ObjectReference ReferenceToVolume(const Record& record) {
+  return {.api_version = "v1",
+          .kind = "PersistentVolume",
+          .ns = "",
+          .name = record.volume,
+          .uid = record.volume_uid};
+}
+
 bool Shows(const platform::MountEntry& mount, const block::Mapping& mapping) {
   // In the mount table btrfs has its own device number, so the source is compared.
   if (mount.fs_type == "btrfs") return mount.source == mapping.device;
@@ -70,6 +78,9 @@ StatusOr<Attachments::BackendPtr> Attachments::OpenBackend(const base::Json& set
 Status Attachments::ExchangeLocks(const api::StorageCluster& cluster) {
   if (cluster.backend() == nullptr) return base::OkStatus();
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(*cluster.backend()));
+  // A storage that fences keeps the locks itself. A node that uses no volume of it need not reach
+  // it, and may not read its Secret.
+  if (backend->FencesNodes()) return base::OkStatus();
   return backend->ExchangeLocks(cluster.uid());
 }
 

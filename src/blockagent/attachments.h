@@ -45,6 +45,7 @@
 #include "blockagent/fence.h"
 #include "blockagent/mount_call.h"
 #include "blockagent/records.h"
+#include "blockagent/self_fence.h"
 #include "kube/client.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
@@ -131,6 +132,16 @@ class Attachments {
   // not be taken off.
   base::StatusOr<bool> Reconcile(const std::string& volume, Deadline deadline);
 
+  // For SelfFence: the volumes on record of back ends that fence nodes; whether the storage says
+  // that this node holds the volume's lock; and the removal of the device and mounts of a volume
+  // whose node is cut off, which asks neither the API nor the storage. Its uses stay on record and
+  // in the fence, until Reconcile reaches the API.
+  std::vector<SelfFence::Volume> ListMovableVolumes();
+  base::Status CheckOwnLock(const std::string& volume);
+  base::Status TakeOffCutOff(const std::string& volume, const Force& force, Deadline deadline);
+  // Tells by events that TakeOffCutOff took the volume off.
+  void ReportCutOff(const std::string& volume);
+
   // Exchanges locks with other nodes by the back end of the cluster, as Backend::ExchangeLocks
   // does.
   base::Status ExchangeLocks(const api::StorageCluster& cluster);
@@ -187,6 +198,10 @@ class Attachments {
   // that. The fence must name this node's pod: as long as it does, no other node may use the
   // volume, so that no rightful use is hit.
   base::Status FenceOwingNodes(const Subject& subject, block::Backend& backend);
+  // Reads the fence once more, after the image was mapped, if the back end fences nodes. ABORTED:
+  // it no longer names the use, because this process was frozen meanwhile. The device is unmapped.
+  base::Status CheckStillNamed(const Subject& subject, Record& record, const api::FenceEntry& entry,
+                               block::Backend& backend);
   // Whether the recorded device is mounted at the use's folder.
   base::StatusOr<bool> IsMounted(const Record& record, const Use& use);
   base::Status MapAndMount(const Subject& subject, Record& record, const api::FenceEntry& entry,
@@ -220,9 +235,12 @@ class Attachments {
   // Unmounts the last pod's mount, and the mount that pods share.
   base::Status UnmountAll(const Record& record, const api::FenceEntry& entry, bool lazily);
   void ShutOffDevice(const Record& record, const Force& force);
-  base::Status UnmapLocked(Record& record, const Force& force);
-  // For an image that is not mapped here: Backend::FreeFromDead.
-  base::Status FreeFromDead(block::Backend& backend, const Record& record, const Force& force);
+  // Removes the device, also one that is not on record yet. False: the image is not mapped here.
+  base::StatusOr<bool> UnmapLocked(Record& record, const Force& force);
+  // For an image that is not mapped here: frees it from what a dead process of this node held
+  // (Backend::FreeFromDead). False: the storage could not be asked. Then a record without uses
+  // stays, with which Reconcile asks again. No pod and no other node waits for that.
+  base::StatusOr<bool> FreeFromDead(const Record& record, const Force& force);
   // Makes a record, which it does not write, of a mount that has no record yet. nullopt: the mount
   // is not of a volume of this agent.
   base::StatusOr<std::optional<Record>> AdoptMount(const std::string& mount_dir,
@@ -261,8 +279,12 @@ class Attachments {
   base::Mutex mutex_;
   std::map<std::string, BackendPtr> backends_ ABSL_GUARDED_BY(mutex_);  // by settings
   std::map<std::string, std::shared_ptr<ClusterRead>> cluster_reads_ ABSL_GUARDED_BY(mutex_);
+  // What to tell of volumes that were taken off because this node was cut off, by volume.
+  std::map<std::string, std::vector<base::ObjectReference>> cut_off_ ABSL_GUARDED_BY(mutex_);
 };
 
+// The record's PersistentVolume, for events.
+base::ObjectReference ReferenceToVolume(const Record& record);
 // Whether a mount shows the file system on the mapping's device.
 bool Shows(const platform::MountEntry& mount, const block::Mapping& mapping);
 

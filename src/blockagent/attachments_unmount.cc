@@ -24,22 +24,6 @@ using platform::MountEntry;
 // This agent never makes more mounts than this at one path.
 constexpr int kMostStacked = 16;
 
-base::ObjectReference ReferenceTo(const Record& record) {
-  return {.api_version = "v1",
-          .kind = "PersistentVolume",
-          .ns = "",
-          .name = record.volume,
-          .uid = record.volume_uid};
-}
-
-base::ObjectReference ReferenceTo(const FenceEntry& entry) {
-  return {.api_version = "v1",
-          .kind = "Pod",
-          .ns = entry.pod_namespace,
-          .name = entry.pod,
-          .uid = entry.pod_uid};
-}
-
 Status OtherMountError(const std::string& folder, const MountEntry& mount) {
   return Error(StatusCode::kFailedPrecondition,
                "{} is a mount point of {}, which is not a volume of this agent: it is left mounted",
@@ -65,23 +49,35 @@ Status Attachments::UnmountAt(const Record& record, const std::string& folder, b
                kMostStacked);
 }
 
-Status Attachments::FreeFromDead(block::Backend& backend, const Record& record,
-                                 const Force& force) {
-  if (!records_->FindOtherVolume(record).empty()) return base::OkStatus();  // it may be in use
-  const Status freed = backend.FreeFromDead(record.image);
-  // A cluster that is deleted does not wait for its storage, and without its Secret (which is
-  // FAILED_PRECONDITION) a pod that is gone would wait for ever.
-  if (!force.on && freed.code() != StatusCode::kFailedPrecondition) return freed;
+StatusOr<bool> Attachments::FreeFromDead(const Record& record, const Force& force) {
+  if (!records_->FindOtherVolume(record).empty()) return true;  // it may be in use
+  // A process that lives is not fenced, because the operator lifts the fences of a clean node. It
+  // keeps its lock, so that the volume is safe; but a node that has to take the volume off is not
+  // clean as long as it lives.
+  ASSIGN_OR_RETURN(const BackendPtr before, OpenBackend(record.backend));
+  if (const Status ended = before->EndUnshown(record.image); !ended.ok()) {
+    if (force.on) return ended;
+    LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(ended));
+    return false;
+  }
+  // The present settings are used, because those on record may name servers that are gone.
+  const auto settings = ReadBackendSettings(record.cluster);
+  if (settings.ok() && settings->is_null()) return true;  // the StorageCluster is gone
+  const auto freed = [&]() -> Status {
+    RETURN_IF_ERROR(settings);
+    ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(*settings));
+    return backend->FreeFromDead(record.image);
+  }();
   if (!freed.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(freed));
-  return base::OkStatus();
+  return freed.ok();
 }
 
-Status Attachments::UnmapLocked(Record& record, const Force& force) {
+StatusOr<bool> Attachments::UnmapLocked(Record& record, const Force& force) {
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   if (!record.mapping.has_value()) {
     // The image may have been mapped just before a crash, without a record of the mapping.
     ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-    if (!record.mapping.has_value()) return FreeFromDead(*backend, record, force);
+    if (!record.mapping.has_value()) return false;
   }
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmap.before">());
   RETURN_IF_ERROR_WITH(force.on ? backend->ForceUnmap(*record.mapping, force.patience)
@@ -89,7 +85,7 @@ Status Attachments::UnmapLocked(Record& record, const Force& force) {
                        fmt::format("unmap {}", record.mapping->device));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmap.after">());
   record.mapping.reset();
-  return base::OkStatus();
+  return true;
 }
 
 // With force, the device is shut off before its mounts are removed: writes fail from then on, so
@@ -123,10 +119,16 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
   }
   if (force.on) ShutOffDevice(record, force);
   RETURN_IF_ERROR(UnmountAll(record, entry, force.on));
-  RETURN_IF_ERROR(UnmapLocked(record, force));
+  ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(record, force));
+  bool freed = true;
+  // A process that was killed gave nothing back.
+  if (!was_mapped || force.on) {
+    ASSIGN_OR_RETURN(freed, FreeFromDead(record, force));
+  }
   // The fence may be released now, because the device is gone.
   RETURN_IF_ERROR(fences_.Release(record.volume, entry));
-  RETURN_IF_ERROR(records_->Remove(record.volume));
+  record.uses.clear();
+  RETURN_IF_ERROR(freed ? records_->Remove(record.volume) : records_->Put(record));
   LOG_INFO("volume {} is detached", Quote(record.volume));
   return base::OkStatus();
 }
@@ -260,7 +262,7 @@ void Attachments::ReportLost(const Record& record, const FenceEntry& use, const 
       "the fence of volume {} no longer names {}: it is taken off node {} by force, because {}",
       Quote(record.volume), Describe(use), Quote(options_.node), why);
   LOG_WARNING("{}", text);
-  for (const auto& object : {ReferenceTo(record), ReferenceTo(use)}) {
+  for (const auto& object : {ReferenceToVolume(record), ReferenceToPod(use)}) {
     parts_.events.Record(object, base::EventType::kWarning, "FenceLost", text);
   }
 }
@@ -286,7 +288,7 @@ StatusOr<LossDecision> Attachments::RestoreFence(const Record& record, const Fen
   } else if (volume.status().code() != StatusCode::kNotFound) {
     return base::Annotate(volume.status(), "read the PersistentVolume");
   }
-  return fences_.Restore(request, ReferenceTo(record), [&] { return FindOwnLock(record); });
+  return fences_.Restore(request, ReferenceToVolume(record), [&] { return FindOwnLock(record); });
 }
 
 Status Attachments::SettleLost(const Record& record, const Use& use, bool& restored) {
@@ -315,9 +317,10 @@ void Attachments::ReportQuarantined(const Record& record, const std::string& why
       fmt::format("volume {} on node {}: {}", Quote(record.volume), Quote(options_.node), why);
   LOG_WARNING("{}", text);
   ReportDevice(record, "Quarantined", why);
-  parts_.events.Record(ReferenceTo(record), base::EventType::kWarning, "VolumeQuarantined", text);
+  parts_.events.Record(ReferenceToVolume(record), base::EventType::kWarning, "VolumeQuarantined",
+                       text);
   for (const Use& use : record.uses) {
-    parts_.events.Record(ReferenceTo(use.entry), base::EventType::kWarning, "VolumeQuarantined",
+    parts_.events.Record(ReferenceToPod(use.entry), base::EventType::kWarning, "VolumeQuarantined",
                          text);
   }
 }
@@ -362,8 +365,18 @@ StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadli
   if (!record.has_value()) return false;
   bool again = false;
   if (record->uses.empty()) {
-    // A new pod was kept out while the device of the last pod was still there.
-    RETURN_IF_ERROR(UnmapLocked(*record, {}));
+    // A new pod was kept out while the device of the last pod was still there, or the storage could
+    // not be asked.
+    ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(*record, {}));
+    bool freed = true;
+    if (!was_mapped) {
+      ASSIGN_OR_RETURN(freed, FreeFromDead(*record, {}));
+    }
+    if (!freed) {
+      return Error(StatusCode::kUnavailable,
+                   "image {} may still have the lock of a process of this node that died",
+                   Quote(record->image));
+    }
     RETURN_IF_ERROR(records_->Remove(volume));
     return false;
   }

@@ -9,16 +9,18 @@ import tempfile
 import time
 
 import pytest
+import yaml
 from lib import block_agent, mounts, objects
-from lib.block_agent import BlockAgent
+from lib.block_agent import BlockAgent, as_agent
 from lib.ceph import Missing
+from lib.cut_proxy import CutProxy
 from lib.local_api import WatchedStandalone
 from lib.rbd import POOL, RbdCluster, begin
 from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.storage, pytest.mark.e2e]
 
-USER, SECRET = "berth", "berth-ceph"
+USER, SECRET, SECRETS = "berth", "berth-ceph", "berth-block"
 STAY = "echo $HOSTNAME >> /data/who; sync /data/who; touch /written; trap 'exit 0' TERM; while :; do sleep 0.1; done"
 WHO = "until [ -e /written ]; do sleep 0.1; done; cat /data/who"
 
@@ -56,11 +58,13 @@ class Site:
 
     def secret(self, name=SECRET, key=None):
         encoded = base64.b64encode((key or self.key).encode()).decode()
-        self.berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"key": encoded}})
+        self.berth.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SECRETS}})
+        self.berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SECRETS},
+                          "data": {"key": encoded}})
 
     def settings(self, **more):
         return {"monitors": [self.ceph.monitor], "pool": POOL, "user": USER, "access": "Proxy",
-                "secretRef": {"name": SECRET, "namespace": "default"}, **more}
+                "secretRef": {"name": SECRET, "namespace": SECRETS}, **more}
 
     def cluster(self, name="ceph", **more):
         self.berth.apply({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster", "metadata": {"name": name},
@@ -171,9 +175,9 @@ def test_a_volume_grows_while_a_pod_uses_it(site):
 def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
     nobody = f"{site.ceph.address.rsplit('.', 1)[0]}.77:6789"
     cases = {
-        "no-secret": ({"secretRef": {"name": "absent", "namespace": "default"}}, "secret 'default/absent'"),
-        "no-key": ({"secretRef": {"name": "odd", "namespace": "default"}}, "is not a key of Ceph"),
-        "wrong-key": ({"secretRef": {"name": "wrong", "namespace": "default"}}, "key"),
+        "no-secret": ({"secretRef": {"name": "absent", "namespace": SECRETS}}, "secret 'berth-block/absent'"),
+        "no-key": ({"secretRef": {"name": "odd", "namespace": SECRETS}}, "is not a key of Ceph"),
+        "wrong-key": ({"secretRef": {"name": "wrong", "namespace": SECRETS}}, "key"),
         "no-pool": ({"pool": "nowhere"}, "nowhere"),
         "no-monitor": ({"monitors": [nobody]}, "answer"),
     }
@@ -196,11 +200,11 @@ def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
 
 def test_a_pod_is_told_why_its_volume_does_not_come(site):
     name = site.claim("data")
-    site.berth.run("delete", "secret", SECRET)
+    site.berth.run("delete", "secret", "-n", SECRETS, SECRET)
     time.sleep(11)  # the agent may use a key that it read for ten seconds
     site.berth.apply(objects.pod("one", STAY, ["data"], mounts=[{"name": "data", "mountPath": "/data"}]))
     said = wait_for("the event", lambda: [e["message"] for e in site.berth.events("one") if e["reason"] == "FailedMount"
-                                          and f"secret 'default/{SECRET}'" in e["message"]], seconds=30)
+                                          and f"secret '{SECRETS}/{SECRET}'" in e["message"]], seconds=30)
     assert "does not exist" in said[-1]
     assert site.berth.get("volumefences", name) is None, "nothing is taken for a pod that cannot have it"
     site.secret()
@@ -280,12 +284,130 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
                 file.write(b"x" * 4096)
                 os.fsync(file.fileno())
         assert site.read("one") == ["one"]
-        # The fence stands as long as the node owes that it takes the volume off.
-        assert site.berth.get("nodecleanups", "node-b")["entries"][0]["volume"] == name
-        site.berth.run("delete", "nodecleanups", "node-b")
+        # The Node is back. The fence stands as long as the node owes that it takes the volume off.
         site.berth.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-b"}})
+        assert site.berth.get("nodecleanups", "node-b")["entries"][0]["volume"] == name
+        assert list(site.call("fenced")["nodes"]) == ["node-b"]
+        # An agent removes the entry once the process has ended, and not before.
+        other.kill()
+        other.wait()
+        assert list(site.call("fenced")["nodes"]) == ["node-b"]
+        site.berth.run("delete", "nodecleanups", "node-b")
         wait_for("the fence to be lifted", lambda: site.call("fenced")["nodes"] == {}, seconds=30)
     finally:
         other.kill()
         other.wait()
         mounts.unmount_below(folder)
+
+
+def use_by_hand(site, name, cluster="ceph", image=None):
+    """A volume, its claim and a pod, all made by hand, for an image of that name."""
+    volume, claim = block_agent.volume(name, cluster)
+    volume["spec"]["flexVolume"]["options"]["image"] = image or name
+    site.berth.apply(volume)
+    site.berth.apply(claim)
+    site.berth.wait_phase("pvc", name, "Bound")
+    site.berth.apply(objects.pod(f"uses-{name}", STAY, [name], mounts=[{"name": name, "mountPath": "/data"}]))
+
+
+def refusals(site, name, said):
+    return [e["message"] for e in site.berth.events(f"uses-{name}") if e["reason"] == "FailedMount" and said in e["message"]]
+
+
+def test_an_image_that_is_not_there_is_not_made(site):
+    use_by_hand(site, "absent")
+    wait_for("the event", lambda: refusals(site, "absent", f"pool '{POOL}' has no image 'absent'"))
+    assert site.images() == {}
+    site.remove("uses-absent")
+    site.berth.run("delete", "pvc", "absent")
+    site.berth.run("delete", "pv", "absent", "--wait=false")
+
+
+def test_an_image_with_somebodys_data_is_not_formatted(site):
+    """It has the header of an encrypted disk, which is no file system."""
+    site.ceph.rbd("rbd.RBD().create(io, 'theirs', 64 << 20, old_format=False, features=4)\n"
+                  "with rbd.Image(io, 'theirs') as image: image.write(b'LUKS\\xba\\xbe\\0\\1' + b's' * 504, 0)")
+    try:
+        use_by_hand(site, "theirs")
+        wait_for("the event", lambda: refusals(site, "theirs", "crypto_LUKS"))
+        site.remove("uses-theirs")
+        wait_for("the lock to go", lambda: not site.call("holders", image="theirs")["holders"])
+        assert site.ceph.rbd("with rbd.Image(io, 'theirs') as image: print(image.read(0, 6))") == "b'LUKS\\xba\\xbe'\n"
+        site.berth.run("delete", "pvc", "theirs")
+        site.berth.run("delete", "pv", "theirs", "--wait=false")
+    finally:
+        site.ceph.rbd("rbd.RBD().remove(io, 'theirs')")
+
+
+def test_two_storage_clusters_that_name_one_image_tell(site):
+    name = site.claim("data")
+    site.cluster("twin")
+    volume, claim = block_agent.volume("second", "twin")
+    volume["spec"]["flexVolume"]["options"]["image"] = name
+    site.berth.apply(volume)
+
+    def condition(cluster):
+        return [c["status"] for c in site.status(cluster).get("conditions", []) if c["type"] == "ImageNamedTwice"]
+    for cluster in ("ceph", "twin"):
+        wait_for("the condition", lambda cluster=cluster: condition(cluster) == ["True"])
+    for told in ("ceph", "twin", "second", name):
+        wait_for("the event", lambda told=told: [e for e in site.berth.events(told) if e["reason"] == "ImageNamedTwice"])
+    site.berth.run("delete", "pvc", "data")
+    wait_for("the refusal", lambda: [e for e in site.berth.events(name) if e["reason"] == "VolumeFailedDelete"
+                                     and "'second', too" in e["message"]])
+    assert set(site.images()) == {name}
+    site.berth.run("delete", "pv", "second", "--wait=false")
+    wait_for("the condition to end", lambda: condition("ceph") == ["False"])
+    site.berth.wait_gone("persistentvolumes", name)
+    site.berth.run("delete", "storageclusters", "twin", "--wait=false")
+    site.berth.wait_gone("storageclusters", "twin")
+
+
+@pytest.fixture
+def cut(site):
+    """The way of the agent to the API, which can be cut. The agent fences itself soon."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bx-", dir="/run"))
+    way = CutProxy(folder / "api.sock", site.berth.data / "api.sock")
+    config = folder / "kubeconfig"
+    config.write_text(yaml.safe_dump({
+        "clusters": [{"name": "c", "cluster": {"server": f"unix://{way.path}"}}],
+        "users": [{"name": "u", "user": as_agent("node-a")}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}))
+    before = site.agent.flags, site.agent.kubeconfig
+    site.agent.stop()
+    site.agent.flags, site.agent.kubeconfig = [*before[0], "--self-fence-after", "6s"], config
+    site.agent.start()
+    yield way
+    way.heal()
+    site.agent.stop()
+    site.agent.flags, site.agent.kubeconfig = before
+    site.agent.start()
+    way.close()
+
+
+def test_a_node_that_is_cut_off_takes_its_volume_off_and_gets_it_anew(site, cut):
+    """Neither the API nor the storage answers. Before anybody may break its fence, the node has no process of the volume
+    any more, and its pod gets errors."""
+    name = site.claim("data")
+    site.run("one", "data")
+
+    def write(pod):
+        return site.berth.run("exec", pod, "--", "sh", "-c", "echo more >> /data/who && sync /data/who", check=False)
+
+    def exports():
+        return list((site.proxy.folder / "records").glob("*.json"))
+    assert write("one").returncode == 0 and exports()
+    try:
+        site.ceph.veth.set_link("down")
+        cut.hang()
+        wait_for("the process of the volume to end", lambda: not exports())
+        wait_for("the pod's error", lambda: write("one").returncode != 0)
+        assert site.berth.get("volumefences", name) is not None, "it is given back when the API answers"
+    finally:
+        site.ceph.veth.set_link("up")
+        cut.heal()
+    wait_for("the fence to be given back", lambda: site.berth.get("volumefences", name) is None)
+    wait_for("the event", lambda: [e for e in site.berth.events("one") if e["reason"] == "NodeCutOff"])
+    site.remove("one")
+    site.run("two", "data")
+    assert site.read("two") == ["one", "more", "two"]

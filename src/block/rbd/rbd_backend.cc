@@ -99,7 +99,8 @@ class RbdBackend : public Backend {
     const base::Status sound = Check(mapping);
     if (sound.code() == StatusCode::kDataLoss) return false;
     RETURN_IF_ERROR(sound);
-    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image));
+    // The API may be away, and a request to it would take longer than the storage.
+    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image, KeyAge::kAny));
     const std::string client = String(mapping.state, {"client"});
     return std::ranges::any_of(holders, [&](const Json& one) {
       return client.empty() ? String(one, {"node"}) == node_ : String(one, {"address"}) == client;
@@ -132,25 +133,38 @@ class RbdBackend : public Backend {
     return "Ceph keeps the lock of a machine that died until somebody breaks it";
   }
   bool FencesNodes() const override { return true; }
-  base::Status Fence(const std::string& image, const api::NodeName& node) override {
+  base::StatusOr<std::vector<std::string>> FindClients(const std::string& image,
+                                                       const api::NodeName& node) override {
     RETURN_IF_ERROR(CheckImageName(image));
     ASSIGN_OR_RETURN(
         const Json answer,
-        Call({{"call", "fence"}, {"image", image}, {"target", node.text()}}, kCallTime));
-    const auto clients = base::json::Strings(base::json::Array(answer, {"addresses"}));
-    if (!clients.empty()) {
-      LOG_INFO("node {} is fenced from image {}: {}", Quote(node.text()), Quote(image),
-               fmt::join(clients, ", "));
-    }
+        Call({{"call", "fenceTargets"}, {"image", image}, {"target", node.text()}}, kCallTime));
+    return base::json::Strings(base::json::Array(answer, {"addresses"}));
+  }
+  base::Status Fence(const std::string& image, const api::NodeName& node,
+                     const std::vector<std::string>& clients) override {
+    RETURN_IF_ERROR(CheckImageName(image));
+    // Without addresses the program would fence whatever client the node has by then.
+    if (clients.empty()) return base::OkStatus();
+    RETURN_IF_ERROR(
+        Call({{"call", "fence"}, {"image", image}, {"target", node.text()}, {"addresses", clients}},
+             kCallTime)
+            .status());
+    LOG_INFO("node {} is fenced from image {}: {}", Quote(node.text()), Quote(image),
+             fmt::join(clients, ", "));
     return base::OkStatus();
   }
+  base::Status EndUnshown(const std::string& image) override { return proxied_.EndUnshown(image); }
   base::Status FreeFromDead(const std::string& image) override {
     const auto holders = FindHolders(image);
     if (holders.status().code() == StatusCode::kNotFound) return base::OkStatus();
     RETURN_IF_ERROR(holders);
     const bool ours = std::ranges::any_of(
         *holders, [&](const Json& one) { return String(one, {"node"}) == node_; });
-    return ours ? Fence(image, api::NodeName(node_)) : base::OkStatus();
+    if (!ours) return base::OkStatus();
+    ASSIGN_OR_RETURN(const std::vector<std::string> clients,
+                     FindClients(image, api::NodeName(node_)));
+    return Fence(image, api::NodeName(node_), clients);
   }
   base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
     ASSIGN_OR_RETURN(const Json answer, Call({{"call", "fenced"}}, kCallTime));
@@ -190,7 +204,8 @@ class RbdBackend : public Backend {
                            .settings = {{"cluster", Describe(key)}, {"node", node_}}});
     }
     if (!found.has_value()) return MapByKernel(image, options);
-    if (!found->read_only || options.read_only) return *found;
+    // The agent may have died between the map and the note.
+    if (!found->read_only || options.read_only) return KeepIfNoted(*found);
     return Error(StatusCode::kFailedPrecondition,
                  "image {} is mapped for reading only, as {}: unmap it first", Quote(image),
                  found->device);
@@ -235,17 +250,14 @@ class RbdBackend : public Backend {
     }
     ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
     if (!device.has_value()) return base::OkStatus();
-    return UnmapRbdDevice(device->id, /*force=*/false, kUnmapTime);
+    RETURN_IF_ERROR(UnmapRbdDevice(device->id, /*force=*/false, kUnmapTime));
+    ForgetKernelClient(mapping.image, device->client);
+    return base::OkStatus();
   }
   base::Status ForceUnmap(const Mapping& mapping, milliseconds patience) override {
     if (!IsKernelDevice(mapping)) {
-      RETURN_IF_ERROR(proxied_.ForceUnmap(mapping, patience));
-      // The device is off, which does not depend on whether the storage answers.
-      if (const base::Status freed = FreeFromDead(mapping.image); !freed.ok()) {
-        LOG_WARNING("image {} keeps the lock of a process that was killed: {}",
-                    Quote(mapping.image), base::ToString(freed));
-      }
-      return base::OkStatus();
+      // The caller frees the lock (FreeFromDead), because that needs the storage.
+      return proxied_.ForceUnmap(mapping, patience);
     }
     ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
     if (!device.has_value()) return base::OkStatus();
@@ -273,10 +285,14 @@ class RbdBackend : public Backend {
             {"key", key}};
   }
 
-  base::StatusOr<std::string> ReadKey() {
+  // Which key that was read before is used without a question to the API.
+  enum class KeyAge { kRecent, kAny };
+
+  base::StatusOr<std::string> ReadKey(KeyAge age = KeyAge::kRecent) {
     {
       base::MutexLock lock(mutex_);
-      if (!key_.empty() && steady_clock::now() - key_read_ < kKeyTime) return key_;
+      const bool is_recent = steady_clock::now() - key_read_ < kKeyTime;
+      if (!key_.empty() && (is_recent || age == KeyAge::kAny)) return key_;
     }
     if (!read_secret_) {
       return Error(StatusCode::kFailedPrecondition, "this program reads no secrets");
@@ -289,11 +305,15 @@ class RbdBackend : public Backend {
       case StatusCode::kNotFound:
         return Error(StatusCode::kFailedPrecondition,
                      "secret {}, which rbd.secretRef names, does not exist", Quote(name));
-      case StatusCode::kPermissionDenied:
+      case StatusCode::kPermissionDenied: {
+        // A node that has no volume of the storage any more may have to give back what it held.
+        base::MutexLock lock(mutex_);
+        if (!key_.empty()) return key_;
         return Error(StatusCode::kFailedPrecondition,
                      "this program may not read secret {}, which rbd.secretRef names: see "
                      "deploy/block-agent/rbac.yaml",
                      Quote(name));
+      }
       case StatusCode::kInvalidArgument:
         return Error(StatusCode::kFailedPrecondition, "{}", base::Message(values.status()));
       default: {
@@ -311,8 +331,8 @@ class RbdBackend : public Backend {
     return key;
   }
 
-  base::StatusOr<Json> Call(Json request, milliseconds timeout) {
-    ASSIGN_OR_RETURN(const std::string key, ReadKey());
+  base::StatusOr<Json> Call(Json request, milliseconds timeout, KeyAge age = KeyAge::kRecent) {
+    ASSIGN_OR_RETURN(const std::string key, ReadKey(age));
     request["cluster"] = Describe(key);
     request["node"] = node_.empty() ? kOperator : node_;
     auto answer = program_.Call(request, key, timeout);
@@ -328,9 +348,10 @@ class RbdBackend : public Backend {
     ASSIGN_OR_RETURN(const Json answer, Call(std::move(request), kCallTime));
     return ToInfo(answer);
   }
-  base::StatusOr<Json> FindHolders(const std::string& image) {
+  base::StatusOr<Json> FindHolders(const std::string& image, KeyAge age = KeyAge::kRecent) {
     RETURN_IF_ERROR(CheckImageName(image));
-    ASSIGN_OR_RETURN(const Json answer, Call({{"call", "holders"}, {"image", image}}, kCallTime));
+    ASSIGN_OR_RETURN(const Json answer,
+                     Call({{"call", "holders"}, {"image", image}}, kCallTime, age));
     return base::json::Array(answer, {"holders"});
   }
 
@@ -384,30 +405,60 @@ class RbdBackend : public Backend {
       if (!loaded.ok()) LOG_DEBUG("modprobe rbd: {}", base::ToString(loaded.status()));
     }
     ASSIGN_OR_RETURN(const std::string key, ReadKey());
-    RETURN_IF_ERROR(MapRbdDevice(settings_,
-                                 {.image = image,
-                                  .mark = mark_,
-                                  .key = key,
-                                  .read_only = options.read_only,
-                                  .shared_writers = options.shared_writers},
-                                 kMapTime));
+    // A fence finds the client of a node by its note. The kernel gives the client its address only
+    // with the map, so an intent stands for it meanwhile.
+    ASSIGN_OR_RETURN(const Json intent, NoteKernelClient(image, "", options.read_only));
+    const base::Status mapped = MapRbdDevice(settings_,
+                                             {.image = image,
+                                              .mark = mark_,
+                                              .key = key,
+                                              .read_only = options.read_only,
+                                              .shared_writers = options.shared_writers},
+                                             kMapTime);
+    if (!mapped.ok()) {
+      // After a time-out the kernel may still map it.
+      const bool is_final = mapped.code() != StatusCode::kDeadlineExceeded;
+      if (is_final) ForgetKernelClient(image, String(intent, {"address"}));
+      return mapped;
+    }
     ASSIGN_OR_RETURN(const std::optional<Mapping> mapping, Find(image));
     if (!mapping.has_value()) {
       return Error(StatusCode::kInternal, "the kernel mapped image {}, but shows no device",
                    Quote(image));
     }
-    // A fence finds the client of a node by this note, so nothing is written before it is there.
-    const base::Status noted = Call({{"call", "noteHolder"},
-                                     {"image", image},
-                                     {"address", String(mapping->state, {"client"})},
-                                     {"program", "krbd"}},
-                                    kCallTime)
-                                   .status();
-    if (noted.ok()) return *mapping;
-    const auto id = static_cast<uint32_t>(Int(mapping->state, {"rbd"}));
+    return KeepIfNoted(*mapping);
+  }
+
+  // Notes the address of the mapping's client, which is OK also if it is noted already. If that
+  // fails, which it does also if the intent was fenced meanwhile, the device is removed, because
+  // nothing may be written by a client that no fence would find.
+  base::StatusOr<Mapping> KeepIfNoted(const Mapping& mapping) {
+    const base::Status noted =
+        NoteKernelClient(mapping.image, String(mapping.state, {"client"}), mapping.read_only)
+            .status();
+    if (noted.ok()) return mapping;
+    const auto id = static_cast<uint32_t>(Int(mapping.state, {"rbd"}));
     const base::Status undone = UnmapRbdDevice(id, /*force=*/false, kUnmapTime);
     if (!undone.ok()) LOG_WARNING("{}", base::ToString(undone));
     return noted;
+  }
+  base::StatusOr<Json> NoteKernelClient(const std::string& image, const std::string& address,
+                                        bool read_only) {
+    return Call({{"call", "noteHolder"},
+                 {"image", image},
+                 {"address", address},
+                 {"program", "krbd"},
+                 {"readOnly", read_only}},
+                kCallTime);
+  }
+  // Removes the note. A failure is only logged, because a fence of a client that has ended harms
+  // nobody.
+  void ForgetKernelClient(const std::string& image, const std::string& address) {
+    const base::Status forgotten =
+        Call({{"call", "noteHolder"}, {"image", image}, {"address", address}, {"program", ""}},
+             kCallTime)
+            .status();
+    if (!forgotten.ok()) LOG_WARNING("image {}: {}", Quote(image), base::ToString(forgotten));
   }
 
   const RbdSettings settings_;

@@ -73,13 +73,39 @@ class FakeStore {
     base::MutexLock lock(images.mutex);
     images.unseen.insert(node);
   }
+  // Unfence fails for that node; "": for none.
+  void RefuseUnfence(const std::string& node) {
+    base::MutexLock lock(mutex_);
+    never_unfenced_ = node;
+  }
+  base::Status CheckUnfence(const std::string& node) {
+    base::MutexLock lock(mutex_);
+    if (node != never_unfenced_) return base::OkStatus();
+    return base::Error(base::StatusCode::kPermissionDenied, "as the test wants");
+  }
   void RefuseLocks(const base::Status& why) {
     base::MutexLock lock(images.mutex);
     images.exchange = why;
   }
 
+  // How often a controller asked whether the back end fences nodes.
+  int looks() const {
+    base::MutexLock lock(mutex_);
+    return looks_;
+  }
+  void NoteLook() {
+    base::MutexLock lock(mutex_);
+    ++looks_;
+  }
+  // How often the store was asked for anything, also in vain.
+  int tries() const {
+    base::MutexLock lock(mutex_);
+    return tries_;
+  }
+
   base::Status Begin(const std::string& call) {
     base::MutexLock lock(mutex_);
+    ++tries_;
     RETURN_IF_ERROR(outage_);
     calls_.push_back(call);
     return base::OkStatus();
@@ -103,6 +129,9 @@ class FakeStore {
   base::Status outage_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> lost_files_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+  int looks_ ABSL_GUARDED_BY(mutex_) = 0;
+  int tries_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string never_unfenced_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The store as the operator reaches it.
@@ -139,6 +168,15 @@ class FakeStoreBackend : public block::FakeBackend {
     RETURN_IF_ERROR(store_.Begin("haslock " + image));
     RETURN_IF_ERROR(store_.CheckFile(image));
     return FakeBackend::HasLock(image);
+  }
+  bool FencesNodes() const override {
+    store_.NoteLook();
+    return FakeBackend::FencesNodes();
+  }
+  base::Status Unfence(const api::NodeName& node,
+                       const std::vector<std::string>& clients) override {
+    RETURN_IF_ERROR(store_.CheckUnfence(node.text()));
+    return FakeBackend::Unfence(node, clients);
   }
 
  private:

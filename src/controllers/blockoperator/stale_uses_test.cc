@@ -195,6 +195,25 @@ TEST_F(FencingStaleUsesTest, AnUnreachableNodesVolumeMovesOnceItsPodsTimeIsOver)
   EXPECT_TRUE(cluster_.events.WaitFor("node 'node-b' is unreachable"));
 }
 
+TEST_F(FencingStaleUsesTest, AVolumeThatNobodyWaitsForIsLookedAtMoreAndMoreSeldom) {
+  options_.retry_start = std::chrono::milliseconds(1);
+  options_.retry_max = std::chrono::hours(1);
+  BeginWithUse();
+  SetUnreachable("node-b");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return store_->looks() >= 5; }));
+  // The delay doubles each time.
+  const auto is_polled = [&] { return store_->looks() >= 40; };
+  EXPECT_FALSE(cluster_.client.WaitUntil(is_polled, std::chrono::milliseconds(1000)));
+  // A request that is refused wakes it, and is not kept waiting once the old pod is deleted.
+  Fence fence = cluster_.Get<Fence>("", kVolume);
+  fence.mutable_json()["status"]["conditions"] =
+      Json::array({Json{{"type", "Blocked"}, {"status", "True"}}});
+  cluster_.Put(fence);
+  EXPECT_TRUE(cluster_.client.WaitUntil(is_polled));
+  EndPod();
+  EXPECT_TRUE(WaitFree());
+}
+
 TEST_F(FencingStaleUsesTest, AnUnreachableNodeKeepsItsVolumesWhereNothingFencesIt) {
   store_->CanFence(false);
   BeginWithUse();
@@ -223,8 +242,10 @@ TEST_F(FencingStaleUsesTest, AFenceStandsUntilTheNodeIsCleanAndIsThenLifted) {
   EndNode();
   ASSERT_TRUE(WaitFree());
   // The agent that has the volume next.
-  ASSERT_TRUE(
-      block::FakeBackend(store_->images, "node-a").Fence(kVolume, api::NodeName("node-b")).ok());
+  block::FakeBackend next(store_->images, "node-a");
+  const auto clients = next.FindClients(kVolume, api::NodeName("node-b"));
+  ASSERT_THAT(*clients, ::testing::SizeIs(1));
+  ASSERT_TRUE(next.Fence(kVolume, api::NodeName("node-b"), *clients).ok());
   ASSERT_THAT(Fenced(), ::testing::SizeIs(1));
   EXPECT_FALSE(
       cluster_.client.WaitUntil([&] { return Fenced().empty(); }, std::chrono::milliseconds(300)));
@@ -236,6 +257,27 @@ TEST_F(FencingStaleUsesTest, AFenceStandsUntilTheNodeIsCleanAndIsThenLifted) {
   cluster_.Put(MakeNode("node-b"));
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Fenced().empty(); }));
   EXPECT_TRUE(cluster_.events.WaitFor("Normal NodeUnfenced pool"));
+}
+
+TEST_F(FencingStaleUsesTest, AFenceThatCannotBeLiftedIsToldAndKeepsNoOtherNodeFenced) {
+  options_.check_interval = std::chrono::hours(1);
+  store_->RefuseUnfence("node-b");
+  {
+    base::MutexLock lock(store_->images.mutex);
+    store_->images.fenced = {{"node-b", {"x#1"}}, {"node-c", {"x#2"}}};
+  }
+  cluster_.Put(MakeNode("node-b"));
+  cluster_.Put(MakeNode("node-c"));
+  Begin();
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning UnfenceFailed pool"));
+  EXPECT_TRUE(cluster_.events.WaitFor("lift the fence of node 'node-b': as the test wants"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    base::MutexLock lock(store_->images.mutex);
+    return !store_->images.fenced.contains("node-c");
+  }));
+  EXPECT_THAT(Fenced(), ::testing::SizeIs(1));
+  store_->RefuseUnfence("");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Fenced().empty(); })) << "it is tried again";
 }
 
 TEST_F(StaleUsesTest, OthersThatUseTheVolumeStayInTheFence) {

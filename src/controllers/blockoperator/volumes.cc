@@ -86,8 +86,9 @@ base::Status Provisioner::SyncFinalizer(const Volume& volume) {
 // Checks that no other wanted PersistentVolume shows the image, and that no copy of it is under
 // way, because both still need its data.
 base::Status Provisioner::CheckAlone(const Volume& volume, const BlockVolume& block) const {
-  for (const auto& other : volumes_.ByIndex(kVolumesByImage, ImageKey(block))) {
+  for (const auto& other : volumes_.ByIndex(kVolumesByImage, block.image)) {
     if (other->name() == volume.name() || IsUnwanted(*other)) continue;
+    if (!backends_.MayBeSameStore(block.cluster, BlockVolumeOf(*other)->cluster)) continue;
     return Error(StatusCode::kFailedPrecondition,
                  "image '{}' is PersistentVolume '{}', too, and is not deleted with this one",
                  block.image, other->name());
@@ -139,10 +140,14 @@ base::Status Provisioner::FenceOwingNodes(const Volume& volume, const BlockVolum
         })) {
       continue;
     }
-    RETURN_IF_ERROR_WITH(
-        Passing<"blockoperator.fence">(
-            [&] { return backend.Fence(block.image, api::NodeName(cleanup.name())); }),
-        fmt::format("fence node '{}' from image '{}'", cleanup.name(), block.image));
+    // Nobody gets a released volume, so no client of the list is there by right.
+    const api::NodeName node(cleanup.name());
+    const auto fence = [&]() -> base::Status {
+      ASSIGN_OR_RETURN(const auto clients, backend.FindClients(block.image, node));
+      return backend.Fence(block.image, node, clients);
+    };
+    RETURN_IF_ERROR_WITH(Passing<"blockoperator.fence">(fence),
+                         fmt::format("fence node '{}' from image '{}'", node.text(), block.image));
   }
   return base::OkStatus();
 }
