@@ -71,6 +71,12 @@ base::StatusOr<bool> Backend::HoldsLock(const Mapping& mapping) {
                      mapping.device, base::Quote(mapping.image));
 }
 
+base::StatusOr<std::vector<std::string>> Backend::FindClients(const std::string& /*image*/,
+                                                              const api::NodeName& node) {
+  return Error(StatusCode::kUnimplemented, "this back end cannot fence node {}",
+               base::Quote(node.text()));
+}
+
 base::Status Backend::Unfence(const api::NodeName& node, const std::vector<std::string>& clients) {
   if (clients.empty()) return base::OkStatus();
   return base::Error(base::StatusCode::kUnimplemented, "this back end has no fences of node {}",

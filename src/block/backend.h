@@ -118,11 +118,18 @@ class Backend {
   // Whether Fence works, so that the storage itself refuses the writes of a node that lost its use
   // of a volume, and nobody has to prove that the node is silent.
   virtual bool FencesNodes() const { return false; }
-  // Fences the uses of the image that the node has now: the storage refuses everything that they
-  // write later, until Unfence. A use that the node begins later is another client of the storage,
-  // which this call does not hit. OK also if the node does not have the image. UNIMPLEMENTED: this
-  // back end cannot do that. After any other failure the node may still write.
-  virtual base::Status Fence(const std::string& image, const api::NodeName& node) = 0;
+  // The clients by which the node has the image now, as Fence wants them. Each use of an image is a
+  // client of its own, and no name is used twice. Empty also if there is no such image.
+  // UNIMPLEMENTED: this back end cannot fence.
+  virtual base::StatusOr<std::vector<std::string>> FindClients(const std::string& image,
+                                                               const api::NodeName& node);
+  // Fences exactly these clients of the node: the storage refuses everything that they write later,
+  // until Unfence. A use that the node begins later is another client, which this call does not
+  // hit, however late the call is. So the caller lists the clients first, then makes sure that the
+  // node has no right to the image, and then fences. Clients that have ended are fenced, too.
+  // UNIMPLEMENTED: this back end cannot do that. After any other failure the node may still write.
+  virtual base::Status Fence(const std::string& image, const api::NodeName& node,
+                             const std::vector<std::string>& clients) = 0;
   // Takes from the image what a process of this node held that was killed, or ended with an earlier
   // boot, and that could not give it back. Call it only when this node has no mapping of the image.
   // OK also if there is nothing, or no such image, as always where the kernel frees a lock with its

@@ -27,15 +27,17 @@ class FakeImages {
     ImageInfo info;
     // The nodes that have it mapped; true: for reading only.
     std::map<std::string, bool> mapped_by;
+    std::map<std::string, std::string> clients;  // of the nodes in `mapped_by`
     bool shared_writers = false;
     std::string formatting;
   };
 
   base::Mutex mutex;
   std::map<std::string, Image> images ABSL_GUARDED_BY(mutex);
-  // By node: its clients that were fenced, each a name that is used once.
+  // By node: its clients that were fenced.
   std::map<std::string, std::vector<std::string>> fenced ABSL_GUARDED_BY(mutex);
-  int fences ABSL_GUARDED_BY(mutex) = 0;
+  // How many clients there were; each has a name that is used once.
+  int made_clients ABSL_GUARDED_BY(mutex) = 0;
   // False: the back end cannot know its locks, so HasLock gives UNIMPLEMENTED.
   bool knows_locks ABSL_GUARDED_BY(mutex) = true;
   bool can_fence ABSL_GUARDED_BY(mutex) = false;
@@ -151,17 +153,32 @@ class FakeBackend : public Backend {
     base::MutexLock lock(images_.mutex);
     return images_.can_fence;
   }
-  base::Status Fence(const std::string& image, const api::NodeName& node) override {
+  base::StatusOr<std::vector<std::string>> FindClients(const std::string& image,
+                                                       const api::NodeName& node) override {
+    RETURN_IF_ERROR(Call("FindClients", image));
+    base::MutexLock lock(images_.mutex);
+    std::vector<std::string> clients;
+    const auto found = images_.images.find(image);
+    if (found == images_.images.end()) return clients;
+    const auto client = found->second.clients.find(node.text());
+    if (client != found->second.clients.end()) clients.push_back(client->second);
+    return clients;
+  }
+  base::Status Fence(const std::string& image, const api::NodeName& node,
+                     const std::vector<std::string>& clients) override {
     RETURN_IF_ERROR(Call("Fence", image));
     base::MutexLock lock(images_.mutex);
     if (!images_.can_fence) {
       return base::Error(base::StatusCode::kUnimplemented, "this back end cannot fence a node");
     }
-    const auto found = images_.images.find(image);
-    if (found == images_.images.end() || found->second.mapped_by.erase(node.text()) == 0) {
-      return base::OkStatus();
+    for (const std::string& client : clients) {
+      images_.fenced[node.text()].push_back(client);
+      const auto found = images_.images.find(image);
+      if (found == images_.images.end()) continue;
+      const auto present = found->second.clients.find(node.text());
+      if (present == found->second.clients.end() || present->second != client) continue;
+      EndClient(found->second, node.text());
     }
-    images_.fenced[node.text()].push_back(fmt::format("{}#{}", image, ++images_.fences));
     return base::OkStatus();
   }
   base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
@@ -210,6 +227,7 @@ class FakeBackend : public Backend {
         return LockedError(image);
       }
       found.mapped_by[node_] = options.read_only;
+      found.clients[node_] = fmt::format("{}#{}", image, ++images_.made_clients);
       found.shared_writers = options.shared_writers;
     }
     return ToMapping(image, found);
@@ -249,14 +267,14 @@ class FakeBackend : public Backend {
                          mapping.device);
     }
     const auto it = images_.images.find(mapping.image);
-    if (it != images_.images.end()) it->second.mapped_by.erase(node_);
+    if (it != images_.images.end()) EndClient(it->second, node_);
     return base::OkStatus();
   }
   base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds /*patience*/) override {
     RETURN_IF_ERROR(Call("ForceUnmap", mapping.image));
     base::MutexLock lock(images_.mutex);
     const auto it = images_.images.find(mapping.image);
-    if (it != images_.images.end()) it->second.mapped_by.erase(node_);
+    if (it != images_.images.end()) EndClient(it->second, node_);
     open_.erase(mapping.image);
     return base::OkStatus();
   }
@@ -269,6 +287,10 @@ class FakeBackend : public Backend {
       hook = hook_;
     }
     return hook ? hook(call, image) : base::OkStatus();
+  }
+  static void EndClient(FakeImages::Image& image, const std::string& node) {
+    image.mapped_by.erase(node);
+    image.clients.erase(node);
   }
   static base::Status LockedError(const std::string& image) {
     return base::Error(base::StatusCode::kFailedPrecondition, "image {} has a lock",

@@ -64,6 +64,15 @@ Status CheckNamedOnce(kube::Client& client, const std::string& volume, const std
   return base::OkStatus();
 }
 
+bool NamesNode(const std::vector<FenceEntry>& entries, const std::string& node) {
+  return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.node == node; });
+}
+
+Status LostEntryError(const std::string& volume) {
+  return Error(StatusCode::kAborted, "the fence of volume {} lost the entry of this node",
+               Quote(volume));
+}
+
 }  // namespace
 
 Status Attachments::Mount(const MountCall& call, Deadline deadline) {
@@ -262,27 +271,45 @@ Status Attachments::FenceOwingNodes(const Subject& subject, block::Backend& back
   ASSIGN_OR_RETURN(const std::vector<api::NodeName> owing,
                    FindOwingNodes(parts_.client, api::VolumeName(volume), readers));
   if (owing.empty()) return base::OkStatus();
-  // A node that has an entry again uses the volume by right. Its entry in the NodeCleanup is of an
-  // earlier use, and its agent removes it.
-  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(volume));
-  const auto is_named = [&](const std::string& node) {
-    return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.node == node; });
+  // The clients are listed before the VolumeFence is read. So each of them began before the
+  // VolumeFence named this node alone. A client that a node begins later, because this process was
+  // frozen and the node got the volume back by right, is not in the list.
+  const auto context = [&](const api::NodeName& node) {
+    return fmt::format("fence node {} from image {}", Quote(node.text()), Quote(subject.image));
   };
-  if (!is_named(options_.node)) {
-    return Error(StatusCode::kAborted, "the fence of volume {} lost the entry of this node",
-                 Quote(volume));
-  }
-  RETURN_IF_ERROR(CheckNamedOnce(parts_.client, volume, subject.image));
+  std::vector<std::pair<api::NodeName, std::vector<std::string>>> targets;
   for (const api::NodeName& node : owing) {
-    if (is_named(node.text())) continue;
-    const std::string context =
-        fmt::format("fence node {} from image {}", Quote(node.text()), Quote(subject.image));
+    auto clients = backend.FindClients(subject.image, node);
+    RETURN_IF_ERROR_WITH(clients, context(node));
+    targets.emplace_back(node, *std::move(clients));
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.storage_fence.listed">());
+  ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(volume));
+  if (!NamesNode(entries, options_.node)) return LostEntryError(volume);
+  RETURN_IF_ERROR(CheckNamedOnce(parts_.client, volume, subject.image));
+  for (const auto& [node, clients] : targets) {
+    // A node that has an entry again uses the volume by right. Its entry in the NodeCleanup is of
+    // an earlier use, and its agent removes it.
+    if (NamesNode(entries, node.text())) continue;
     RETURN_IF_ERROR(base::FaultPoint<"blockagent.storage_fence.before">());
-    RETURN_IF_ERROR_WITH(backend.Fence(subject.image, node), context);
+    RETURN_IF_ERROR_WITH(backend.Fence(subject.image, node, clients), context(node));
     RETURN_IF_ERROR(base::FaultPoint<"blockagent.storage_fence.after">());
-    LOG_INFO("volume {}: {}: done", Quote(volume), context);
+    LOG_INFO("volume {}: {}: done", Quote(volume), context(node));
   }
   return base::OkStatus();
+}
+
+Status Attachments::CheckStillNamed(const Subject& subject, Record& record,
+                                     const FenceEntry& entry, block::Backend& backend) {
+  if (!backend.FencesNodes() || subject.sharing == Sharing::kAllNodes) return base::OkStatus();
+  ASSIGN_OR_RETURN(const bool held, fences_.HasEntry(record.volume, entry));
+  if (held) return base::OkStatus();
+  // What was mapped without the right to it must not be found mapped by the next request.
+  if (record.uses.size() == 1) {
+    RETURN_IF_ERROR(UnmapLocked(record, {}));
+    RETURN_IF_ERROR(records_->Put(record));
+  }
+  return LostEntryError(record.volume);
 }
 
 StatusOr<bool> Attachments::IsMounted(const Record& record, const Use& use) {
@@ -315,6 +342,7 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   if (record.state == State::kAttaching) record.state = State::kMapped;
   if (subject.sharing != Sharing::kOnePod) record.shared_mount = SharedMountOf(record.volume);
   RETURN_IF_ERROR(records_->Put(record));
+  RETURN_IF_ERROR(CheckStillNamed(subject, record, entry, backend));
   RETURN_IF_ERROR(MountUse(subject, record, entry, backend));
   record.Find(entry)->state = State::kMounted;
   record.state = State::kMounted;

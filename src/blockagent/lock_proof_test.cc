@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <map>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/assert_ok.h"
 #include "block/fake_backend.h"
@@ -78,9 +83,10 @@ class LockProofTest : public testing::Test {
                fenced_while_named_.push_back(FencedNode());
                if (!fence_fails_.ok()) return fence_fails_;
              }
-             // This test is not about devices.
-             return call == "Map" ? Error(StatusCode::kUnavailable, "as far as the device")
-                                  : base::OkStatus();
+             if (const auto act = std::exchange(at_call_[std::string(call)], nullptr)) act();
+             // These tests are not about devices.
+             return call == "Map" && !maps_ ? Error(StatusCode::kUnavailable, "as far as the device")
+                                            : base::OkStatus();
            });
            return std::unique_ptr<block::Backend>(std::move(backend));
          }});
@@ -91,6 +97,7 @@ class LockProofTest : public testing::Test {
                     .ok());
   }
 
+  // The fence names a pod of node n2, as at the beginning or again.
   void AddFence() {
     api::VolumeFence fence(Json{{"apiVersion", "storage.berth.dev/v1alpha1"},
                                 {"kind", "VolumeFence"},
@@ -156,6 +163,9 @@ class LockProofTest : public testing::Test {
   volume::FakeEventSink events_;
   block::FakeImages images_;
   base::Status fence_fails_;
+  // What happens once, when the agent makes that call of the back end.
+  std::map<std::string, std::function<void()>> at_call_;
+  bool maps_ = false;  // whether Map succeeds
   std::vector<std::string> fenced_while_named_;  // what the VolumeFence named first at each Fence
   std::unique_ptr<Attachments> attachments_;
 };
@@ -183,6 +193,31 @@ TEST_F(StorageFenceTest, ADeletedNodeIsFencedWhileTheVolumeFenceNamesThisOne) {
   EXPECT_EQ(FencedNode(), "n1");
   EXPECT_THAT(Fenced(), testing::SizeIs(1));
   EXPECT_THAT(fenced_while_named_, testing::ElementsAre("n1"));
+}
+
+// This agent is frozen between its look at the VolumeFence and its fence. Meanwhile node n2 gets the
+// volume by right, and maps it anew.
+TEST_F(StorageFenceTest, ANodeThatGotTheVolumeBackByRightKeepsItsNewClient) {
+  block::FakeBackend other(images_, "n2");
+  at_call_["Fence"] = [&] {
+    ASSERT_OK(other.Unmap({.image = "img-1"}));
+    AddFence();
+    ASSERT_OK(other.Map("img-1", {}));
+  };
+  static_cast<void>(Mount());
+  EXPECT_THAT(Fenced(), testing::ElementsAre("img-1#1"));
+  EXPECT_TRUE(other.FindMapping("img-1")->has_value());
+  EXPECT_THAT(*other.FindClients("img-1", api::NodeName("n2")), testing::ElementsAre("img-1#2"));
+}
+
+TEST_F(StorageFenceTest, NothingIsMountedIfTheVolumeFenceNamesAnotherNodeAfterTheMap) {
+  maps_ = true;
+  at_call_["Map"] = [&] { AddFence(); };
+  const base::Status refused = Mount();
+  EXPECT_EQ(refused.code(), StatusCode::kAborted) << refused;
+  EXPECT_THAT(mounter_.requests(), testing::IsEmpty());
+  EXPECT_FALSE(block::FakeBackend(images_, "n1").FindMapping("img-1")->has_value());
+  EXPECT_EQ(FencedNode(), "n2");
 }
 
 TEST_F(StorageFenceTest, AFenceThatFailsKeepsTheImageUnmappedUntilItHolds) {

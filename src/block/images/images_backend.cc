@@ -79,7 +79,8 @@ class Images : public Backend {
     return locks_.ProveLocks(life, node);
   }
   std::string DescribeLapse() override { return locks_.DescribeLapse(); }
-  base::Status Fence(const std::string& /*image*/, const api::NodeName& node) override {
+  base::Status Fence(const std::string& /*image*/, const api::NodeName& node,
+                     const std::vector<std::string>& /*clients*/) override {
     return Error(StatusCode::kUnimplemented,
                  "a folder of images cannot fence node {}: power it off and give it the taint "
                  "node.kubernetes.io/out-of-service",

@@ -89,7 +89,8 @@ class NbdBackend : public Backend {
     return Error(StatusCode::kUnimplemented,
                  "an NBD server does not show whether node {} still writes", Quote(node.text()));
   }
-  base::Status Fence(const std::string& /*image*/, const api::NodeName& node) override {
+  base::Status Fence(const std::string& /*image*/, const api::NodeName& node,
+                     const std::vector<std::string>& /*clients*/) override {
     return Error(StatusCode::kUnimplemented,
                  "an NBD server cannot fence node {}: power the node off and give it the taint "
                  "node.kubernetes.io/out-of-service, or stop the server",

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -19,11 +20,12 @@ namespace berth::block {
 
 class FakeBerthRbd : public platform::Exec {
  public:
+  using Holders = std::map<std::string, std::string>;  // address → node
   struct Image {
     int64_t size = 0;
     std::string snapshot_of;
     std::string note;
-    std::map<std::string, std::string> holders;  // address → node
+    Holders holders;
   };
 
   static std::string key() { return "AQCMrqhlAAAAABAAd0Nb4lZvYbI1dm9xUVJ2fA=="; }
@@ -121,6 +123,14 @@ class FakeBerthRbd : public platform::Exec {
       return Give(Show(name, image));
     }
     if (call == "delete" && !images_.contains(name)) return Give(Json::object());
+    if (call == "fenceTargets") {
+      Json addresses = Json::array();
+      const std::string target = base::json::String(request, {"target"});
+      for (const auto& [address, node] : images_.contains(name) ? images_.at(name).holders : Holders()) {
+        if (node == target) addresses.push_back(address);
+      }
+      return Give({{"addresses", std::move(addresses)}});
+    }
     if (!images_.contains(name)) return Fail("NOT_FOUND", "there is no image '" + name + "'");
     Image& image = images_.at(name);
     if (call == "delete") {
@@ -147,8 +157,10 @@ class FakeBerthRbd : public platform::Exec {
     }
     if (call != "fence") return Fail("UNIMPLEMENTED", "no call " + call);
     const std::string target = base::json::String(request, {"target"});
+    const auto wanted = base::json::Strings(base::json::Array(request, {"addresses"}));
+    EXPECT_FALSE(wanted.empty()) << "it would fence whatever client the node has by then";
     for (auto it = image.holders.begin(); it != image.holders.end();) {
-      if (it->second != target) {
+      if (it->second != target || std::ranges::find(wanted, it->first) == wanted.end()) {
         ++it;
         continue;
       }

@@ -132,16 +132,25 @@ class RbdBackend : public Backend {
     return "Ceph keeps the lock of a machine that died until somebody breaks it";
   }
   bool FencesNodes() const override { return true; }
-  base::Status Fence(const std::string& image, const api::NodeName& node) override {
+  base::StatusOr<std::vector<std::string>> FindClients(const std::string& image,
+                                                       const api::NodeName& node) override {
     RETURN_IF_ERROR(CheckImageName(image));
     ASSIGN_OR_RETURN(
         const Json answer,
-        Call({{"call", "fence"}, {"image", image}, {"target", node.text()}}, kCallTime));
-    const auto clients = base::json::Strings(base::json::Array(answer, {"addresses"}));
-    if (!clients.empty()) {
-      LOG_INFO("node {} is fenced from image {}: {}", Quote(node.text()), Quote(image),
-               fmt::join(clients, ", "));
-    }
+        Call({{"call", "fenceTargets"}, {"image", image}, {"target", node.text()}}, kCallTime));
+    return base::json::Strings(base::json::Array(answer, {"addresses"}));
+  }
+  base::Status Fence(const std::string& image, const api::NodeName& node,
+                     const std::vector<std::string>& clients) override {
+    RETURN_IF_ERROR(CheckImageName(image));
+    // Without addresses the program would fence whatever client the node has by then.
+    if (clients.empty()) return base::OkStatus();
+    RETURN_IF_ERROR(
+        Call({{"call", "fence"}, {"image", image}, {"target", node.text()}, {"addresses", clients}},
+             kCallTime)
+            .status());
+    LOG_INFO("node {} is fenced from image {}: {}", Quote(node.text()), Quote(image),
+             fmt::join(clients, ", "));
     return base::OkStatus();
   }
   base::Status FreeFromDead(const std::string& image) override {
@@ -150,7 +159,10 @@ class RbdBackend : public Backend {
     RETURN_IF_ERROR(holders);
     const bool ours = std::ranges::any_of(
         *holders, [&](const Json& one) { return String(one, {"node"}) == node_; });
-    return ours ? Fence(image, api::NodeName(node_)) : base::OkStatus();
+    if (!ours) return base::OkStatus();
+    ASSIGN_OR_RETURN(const std::vector<std::string> clients,
+                     FindClients(image, api::NodeName(node_)));
+    return Fence(image, api::NodeName(node_), clients);
   }
   base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
     ASSIGN_OR_RETURN(const Json answer, Call({{"call", "fenced"}}, kCallTime));

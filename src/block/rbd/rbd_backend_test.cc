@@ -68,6 +68,13 @@ TEST(RbdSettingsTest, TheOrderOfTheMonitorsMakesNoOtherStore) {
 
 class RbdBackendTest : public testing::Test {
  protected:
+  void FenceNode(const std::string& name) {
+    const api::NodeName node(name);
+    const auto clients = backend_->FindClients("pvc-1", node);
+    ASSERT_OK(clients);
+    ASSERT_OK(backend_->Fence("pvc-1", node, *clients));
+  }
+
   RbdBackendTest() {
     auto opened = OpenBackend({{"rbd", RbdSettingsJson()}},
                               {.exec = program_,
@@ -129,17 +136,34 @@ TEST_F(RbdBackendTest, OnlyTheFencedClientsOfANodeAreLetInAgain) {
   EXPECT_TRUE(*backend_->HasLock("pvc-1"));
   EXPECT_EQ(backend_->Delete("pvc-1").code(), StatusCode::kFailedPrecondition);
   // Another node's fence does not hit it.
-  ASSERT_OK(backend_->Fence("pvc-1", api::NodeName("n3")));
+  FenceNode("n3");
   EXPECT_TRUE(*backend_->HasLock("pvc-1"));
-  ASSERT_OK(backend_->Fence("pvc-1", api::NodeName("n2")));
+  FenceNode("n2");
   EXPECT_FALSE(*backend_->HasLock("pvc-1"));
   const auto listed = *backend_->ListFenced();
   EXPECT_THAT(listed.at("n2"), ElementsAre("10.0.0.2:0/11"));
   // A fence that is made after the list stays.
   program_.Hold("pvc-1", "n2", "10.0.0.2:0/12");
-  ASSERT_OK(backend_->Fence("pvc-1", api::NodeName("n2")));
+  FenceNode("n2");
   ASSERT_OK(backend_->Unfence(api::NodeName("n2"), listed.at("n2")));
   EXPECT_THAT(backend_->ListFenced()->at("n2"), ElementsAre("10.0.0.2:0/12"));
+}
+
+TEST_F(RbdBackendTest, AClientThatBeganAfterTheListIsNotFenced) {
+  const api::NodeName n2("n2");
+  EXPECT_THAT(*backend_->FindClients("absent", n2), IsEmpty());
+  ASSERT_OK(backend_->Create({.name = "pvc-1", .size_bytes = kMegabyte}));
+  const auto none = *backend_->FindClients("pvc-1", n2);
+  EXPECT_THAT(none, IsEmpty());
+  program_.Hold("pvc-1", "n2", "10.0.0.2:0/11");
+  ASSERT_OK(backend_->Fence("pvc-1", n2, none));
+  EXPECT_TRUE(*backend_->HasLock("pvc-1"));
+  const auto old = *backend_->FindClients("pvc-1", n2);
+  EXPECT_THAT(old, ElementsAre("10.0.0.2:0/11"));
+  program_.Hold("pvc-1", "n2", "10.0.0.2:0/12");
+  ASSERT_OK(backend_->Fence("pvc-1", n2, old));
+  EXPECT_THAT(*backend_->FindClients("pvc-1", n2), ElementsAre("10.0.0.2:0/12"));
+  EXPECT_THAT(backend_->ListFenced()->at("n2"), ElementsAre("10.0.0.2:0/11"));
 }
 
 TEST_F(RbdBackendTest, AnImageIsFreedFromADeadProcessOfThisNodeAndOfNoOther) {
@@ -148,7 +172,7 @@ TEST_F(RbdBackendTest, AnImageIsFreedFromADeadProcessOfThisNodeAndOfNoOther) {
   program_.Hold("pvc-1", "n2", "10.0.0.2:0/11");
   ASSERT_OK(backend_->FreeFromDead("pvc-1"));
   EXPECT_TRUE(*backend_->HasLock("pvc-1"));
-  ASSERT_OK(backend_->Fence("pvc-1", api::NodeName("n2")));
+  FenceNode("n2");
   program_.Hold("pvc-1", "n1", "10.0.0.1:0/7");
   ASSERT_OK(backend_->FreeFromDead("pvc-1"));
   EXPECT_FALSE(*backend_->HasLock("pvc-1"));

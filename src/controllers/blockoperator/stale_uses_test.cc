@@ -223,8 +223,10 @@ TEST_F(FencingStaleUsesTest, AFenceStandsUntilTheNodeIsCleanAndIsThenLifted) {
   EndNode();
   ASSERT_TRUE(WaitFree());
   // The agent that has the volume next.
-  ASSERT_TRUE(
-      block::FakeBackend(store_->images, "node-a").Fence(kVolume, api::NodeName("node-b")).ok());
+  block::FakeBackend next(store_->images, "node-a");
+  const auto clients = next.FindClients(kVolume, api::NodeName("node-b"));
+  ASSERT_THAT(*clients, ::testing::SizeIs(1));
+  ASSERT_TRUE(next.Fence(kVolume, api::NodeName("node-b"), *clients).ok());
   ASSERT_THAT(Fenced(), ::testing::SizeIs(1));
   EXPECT_FALSE(
       cluster_.client.WaitUntil([&] { return Fenced().empty(); }, std::chrono::milliseconds(300)));

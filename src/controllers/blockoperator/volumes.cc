@@ -139,10 +139,14 @@ base::Status Provisioner::FenceOwingNodes(const Volume& volume, const BlockVolum
         })) {
       continue;
     }
-    RETURN_IF_ERROR_WITH(
-        Passing<"blockoperator.fence">(
-            [&] { return backend.Fence(block.image, api::NodeName(cleanup.name())); }),
-        fmt::format("fence node '{}' from image '{}'", cleanup.name(), block.image));
+    // Nobody gets a released volume, so no client of the list is there by right.
+    const api::NodeName node(cleanup.name());
+    const auto fence = [&]() -> base::Status {
+      ASSIGN_OR_RETURN(const auto clients, backend.FindClients(block.image, node));
+      return backend.Fence(block.image, node, clients);
+    };
+    RETURN_IF_ERROR_WITH(Passing<"blockoperator.fence">(fence),
+                         fmt::format("fence node '{}' from image '{}'", node.text(), block.image));
   }
   return base::OkStatus();
 }
