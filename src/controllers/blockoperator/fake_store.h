@@ -73,6 +73,16 @@ class FakeStore {
     base::MutexLock lock(images.mutex);
     images.unseen.insert(node);
   }
+  // Unfence fails for that node; "": for none.
+  void RefuseUnfence(const std::string& node) {
+    base::MutexLock lock(mutex_);
+    never_unfenced_ = node;
+  }
+  base::Status CheckUnfence(const std::string& node) {
+    base::MutexLock lock(mutex_);
+    if (node != never_unfenced_) return base::OkStatus();
+    return base::Error(base::StatusCode::kPermissionDenied, "as the test wants");
+  }
   void RefuseLocks(const base::Status& why) {
     base::MutexLock lock(images.mutex);
     images.exchange = why;
@@ -103,6 +113,7 @@ class FakeStore {
   base::Status outage_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> lost_files_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+  std::string never_unfenced_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The store as the operator reaches it.
@@ -139,6 +150,11 @@ class FakeStoreBackend : public block::FakeBackend {
     RETURN_IF_ERROR(store_.Begin("haslock " + image));
     RETURN_IF_ERROR(store_.CheckFile(image));
     return FakeBackend::HasLock(image);
+  }
+  base::Status Unfence(const api::NodeName& node,
+                       const std::vector<std::string>& clients) override {
+    RETURN_IF_ERROR(store_.CheckUnfence(node.text()));
+    return FakeBackend::Unfence(node, clients);
   }
 
  private:

@@ -61,7 +61,9 @@ FenceLifts::Outcome FenceLifts::Sync(const std::string& name) {
   // What is wrong with the back end is in the cluster's status (clusters.h).
   if (!backend.ok() || !(*backend)->FencesNodes()) return Outcome::Done();
   const auto fenced = (*backend)->ListFenced();
-  if (!fenced.ok()) return Outcome::Retry(fenced.status());
+  if (!fenced.ok()) {
+    return ReportFailure(*cluster, base::Annotate(fenced.status(), "list the fences"));
+  }
   if (fenced->empty()) return Outcome::After(interval_);
   if (const Status served = cleanups_.CheckListed(); !served.ok()) return AfterApi(served);
   const auto cleanups = context_.client.List(api::kinds::kNodeCleanup, "", {});
@@ -72,6 +74,7 @@ FenceLifts::Outcome FenceLifts::Sync(const std::string& name) {
     const api::NodeCleanup cleanup(item);
     if (!cleanup.entries().empty()) owing.insert(cleanup.name());
   }
+  Status failed = base::OkStatus();
   for (const auto& [node, clients] : *fenced) {
     if (owing.contains(node)) continue;
     const StatusOr<bool> back = IsBack(node);
@@ -79,13 +82,25 @@ FenceLifts::Outcome FenceLifts::Sync(const std::string& name) {
     if (!*back) continue;
     const Status lifted = Passing<"blockoperator.unfence">(
         [&] { return (*backend)->Unfence(api::NodeName(node), clients); });
-    if (!lifted.ok()) return Outcome::Retry(lifted);
+    if (!lifted.ok()) {
+      // The fences of other nodes do not depend on this one.
+      failed = base::Annotate(lifted, fmt::format("lift the fence of node '{}'", node));
+      LOG_WARNING("StorageCluster {}: {}", base::Quote(name), base::ToString(failed));
+      continue;
+    }
     const std::string text = fmt::format(
         "node '{}' has taken off what it had: its fence in the storage is lifted", node);
     context_.events.Record(cluster->reference(), base::EventType::kNormal, "NodeUnfenced", text);
     LOG_INFO("StorageCluster {}: {}", base::Quote(name), text);
   }
-  return Outcome::After(interval_);
+  return failed.ok() ? Outcome::After(interval_) : ReportFailure(*cluster, failed);
+}
+
+FenceLifts::Outcome FenceLifts::ReportFailure(const api::StorageCluster& cluster,
+                                              const Status& failed) {
+  context_.events.Record(cluster.reference(), base::EventType::kWarning, "UnfenceFailed",
+                         std::string(base::Message(failed)));
+  return Outcome::Retry(failed);
 }
 
 }  // namespace berth::controllers::blockoperator

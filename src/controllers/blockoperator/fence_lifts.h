@@ -12,6 +12,9 @@
 // nobody hears of it: then its clients run, have learned that they are shut out, and write no more.
 // A fence of a node that never returns stays, and harms nobody.
 //
+// A failure is told by the event UnfenceFailed of the StorageCluster. It delays no other node, and is
+// retried with a growing delay.
+//
 // A cluster is queued when it changes, when a Node is back, when a NodeCleanup loses an entry, and
 // each check_interval.
 #pragma once
@@ -39,6 +42,8 @@ class FenceLifts {
   using Outcome = base::KeyedWorkers::Outcome;
 
   Outcome Sync(const std::string& cluster);
+  // Records the event UnfenceFailed, and tries the cluster again with a growing delay.
+  Outcome ReportFailure(const api::StorageCluster& cluster, const base::Status& failed);
   // Whether the Node is there and heard of. Errors come from the API.
   base::StatusOr<bool> IsBack(const std::string& node);
 

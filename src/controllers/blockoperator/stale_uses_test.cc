@@ -240,6 +240,27 @@ TEST_F(FencingStaleUsesTest, AFenceStandsUntilTheNodeIsCleanAndIsThenLifted) {
   EXPECT_TRUE(cluster_.events.WaitFor("Normal NodeUnfenced pool"));
 }
 
+TEST_F(FencingStaleUsesTest, AFenceThatCannotBeLiftedIsToldAndKeepsNoOtherNodeFenced) {
+  options_.check_interval = std::chrono::hours(1);
+  store_->RefuseUnfence("node-b");
+  {
+    base::MutexLock lock(store_->images.mutex);
+    store_->images.fenced = {{"node-b", {"x#1"}}, {"node-c", {"x#2"}}};
+  }
+  cluster_.Put(MakeNode("node-b"));
+  cluster_.Put(MakeNode("node-c"));
+  Begin();
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning UnfenceFailed pool"));
+  EXPECT_TRUE(cluster_.events.WaitFor("lift the fence of node 'node-b': as the test wants"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    base::MutexLock lock(store_->images.mutex);
+    return !store_->images.fenced.contains("node-c");
+  }));
+  EXPECT_THAT(Fenced(), ::testing::SizeIs(1));
+  store_->RefuseUnfence("");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Fenced().empty(); })) << "it is tried again";
+}
+
 TEST_F(StaleUsesTest, OthersThatUseTheVolumeStayInTheFence) {
   Begin();
   PutBound("data", {{"spec", {{"accessModes", {"ReadOnlyMany"}}}}});
