@@ -130,6 +130,10 @@ class Backend {
   // UNIMPLEMENTED: this back end cannot do that. After any other failure the node may still write.
   virtual base::Status Fence(const std::string& image, const api::NodeName& node,
                              const std::vector<std::string>& clients) = 0;
+  // Ends what serves the image on this node although no device shows it, as an agent leaves it that
+  // died while it unmapped. OK if nothing does. Asks nothing of the storage. DEADLINE_EXCEEDED: a
+  // process was killed and lives, so that it may still send what it has begun.
+  virtual base::Status EndUnshown(const std::string& /*image*/) { return base::OkStatus(); }
   // Takes from the image what a process of this node held that was killed, or ended with an earlier
   // boot, and that could not give it back. Call it only when this node has no mapping of the image.
   // OK also if there is nothing, or no such image, as always where the kernel frees a lock with its
@@ -178,7 +182,8 @@ class Backend {
   virtual base::Status Unmap(const Mapping& mapping) = 0;
   // Unmaps by force, even if something has the device open or the back end does not answer: writes
   // fail from then on. `patience` is how long each step may take by itself. On any error, the
-  // programs that have the device open may still write.
+  // programs that have the device open may still write, or the process that serves the device may
+  // live and still send what it has begun, even if the device is gone: call it again.
   virtual base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) = 0;
 };
 

@@ -68,6 +68,9 @@ Status Attachments::UnmountAt(const Record& record, const std::string& folder, b
 Status Attachments::FreeFromDead(block::Backend& backend, const Record& record,
                                  const Force& force) {
   if (!records_->FindOtherVolume(record).empty()) return base::OkStatus();  // it may be in use
+  // Once this node is clean, the operator lifts its fences. A process that lives would then write
+  // again.
+  if (force.on) RETURN_IF_ERROR(backend.EndUnshown(record.image));
   const Status freed = backend.FreeFromDead(record.image);
   // A cluster that is deleted does not wait for its storage, and without its Secret (which is
   // FAILED_PRECONDITION) a pod that is gone would wait for ever.

@@ -280,10 +280,15 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
                 file.write(b"x" * 4096)
                 os.fsync(file.fileno())
         assert site.read("one") == ["one"]
-        # The fence stands as long as the node owes that it takes the volume off.
-        assert site.berth.get("nodecleanups", "node-b")["entries"][0]["volume"] == name
-        site.berth.run("delete", "nodecleanups", "node-b")
+        # The Node is back. The fence stands as long as the node owes that it takes the volume off.
         site.berth.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-b"}})
+        assert site.berth.get("nodecleanups", "node-b")["entries"][0]["volume"] == name
+        assert list(site.call("fenced")["nodes"]) == ["node-b"]
+        # An agent removes the entry once the process has ended, and not before.
+        other.kill()
+        other.wait()
+        assert list(site.call("fenced")["nodes"]) == ["node-b"]
+        site.berth.run("delete", "nodecleanups", "node-b")
         wait_for("the fence to be lifted", lambda: site.call("fenced")["nodes"] == {}, seconds=30)
     finally:
         other.kill()

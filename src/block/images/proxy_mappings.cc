@@ -50,6 +50,7 @@ base::StatusOr<base::UniqueFd> OpenShown(const proxy::Shown& shown, bool read_on
 
 ProxyMappings::ProxyMappings(const std::string& store, const BackendParts& parts)
     : node_(parts.node),
+      has_proxy_(!parts.proxy_socket.empty()),
       client_(parts.proxy_socket, store),
       loops_({.node = parts.node, .store = store, .folder = client_.Folder()}, parts.mounter) {}
 
@@ -131,6 +132,10 @@ base::Status ProxyMappings::Unmap(const Mapping& mapping) const {
   return client_.Close(mapping.image);
 }
 
+base::Status ProxyMappings::EndUnshown(const std::string& image) const {
+  return has_proxy_ ? client_.Close(image) : base::OkStatus();
+}
+
 // Kills the daemon first, because then every request that waits for it fails, and it writes nothing
 // more.
 base::Status ProxyMappings::ForceUnmap(const Mapping& mapping,
@@ -147,9 +152,11 @@ base::Status ProxyMappings::ForceUnmap(const Mapping& mapping,
     }
   }
   const base::Status forced = loops_.ForceDetach(mapping, patience);
+  // A daemon that was killed and waits in the kernel may still send what it has begun. The next
+  // call asks again whether it has ended, although the device is gone by then.
+  RETURN_IF_ERROR_WITH(killed, "what serves the volume may still run");
   // Without its daemon nothing can be written, even if something still has the device open.
-  return killed.ok() && forced.code() == StatusCode::kFailedPrecondition ? base::OkStatus()
-                                                                         : forced;
+  return forced.code() == StatusCode::kFailedPrecondition ? base::OkStatus() : forced;
 }
 
 }  // namespace berth::block

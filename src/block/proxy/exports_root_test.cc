@@ -437,8 +437,8 @@ TEST_F(ProxyTest, AForcedUnmapLeavesWhateverIsShownByItsNumberMeanwhile) {
   const auto other = backend_->Map("pvc-2", {});
   ASSERT_OK(other);
   mapping->state["dev"] = other->state["dev"];
-  StopProxy();  // so that it cannot tell
-  ASSERT_OK(backend_->ForceUnmap(*mapping, seconds(5)));
+  StopProxy();  // so that it cannot tell, not even whether the daemon of the volume has ended
+  EXPECT_EQ(backend_->ForceUnmap(*mapping, seconds(5)).code(), StatusCode::kUnavailable);
   const base::UniqueFd device(open(other->device.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
   alignas(4096) static char block[4096];
   EXPECT_EQ(pread(device.get(), block, sizeof block, 0), 4096);

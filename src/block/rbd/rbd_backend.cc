@@ -153,6 +153,7 @@ class RbdBackend : public Backend {
              fmt::join(clients, ", "));
     return base::OkStatus();
   }
+  base::Status EndUnshown(const std::string& image) override { return proxied_.EndUnshown(image); }
   base::Status FreeFromDead(const std::string& image) override {
     const auto holders = FindHolders(image);
     if (holders.status().code() == StatusCode::kNotFound) return base::OkStatus();

@@ -19,6 +19,7 @@
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/mounts/fake_lost_mount.h"
 
 namespace berth::block {
 namespace {
@@ -43,11 +44,7 @@ class RbdMappingTest : public testing::Test {
   void SetUp() override {
     ASSERT_OK(platform::MakeFolders(run_, 0755));
     ASSERT_OK(platform::MakeFolders(mount_, 0755));
-    const std::string program = folder_ / "berth-fakerbd";
-    std::ofstream(program) << "#!/bin/sh\ncat >" << settings_ << "\nexec "
-                           << std::filesystem::read_symlink("/proc/self/exe").parent_path().string()
-                           << "/berth-export serve 3<>" << image_ << " <" << settings_ << "\n";
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    WriteProgram("");
     setenv("PATH", (folder_.path() + ":" + path_).c_str(), 1);
     auto exports = proxy::Exports::Open({.folder = run_});
     ASSERT_OK(exports);
@@ -63,6 +60,14 @@ class RbdMappingTest : public testing::Test {
       EXPECT_TRUE(backend_->ForceUnmap(mapping, std::chrono::seconds(10)).ok());
     }
     setenv("PATH", path_.c_str(), 1);
+  }
+  // The program runs `first`, and then serves the file.
+  void WriteProgram(const std::string& first) {
+    const std::string program = folder_ / "berth-fakerbd";
+    std::ofstream(program) << "#!/bin/sh\ncat >" << settings_ << "\n" << first << "\nexec "
+                           << std::filesystem::read_symlink("/proc/self/exe").parent_path().string()
+                           << "/berth-export serve 3<>" << image_ << " <" << settings_ << "\n";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   }
   std::unique_ptr<Backend> Open() {
     auto backend =
@@ -143,6 +148,33 @@ TEST_F(RbdMappingTest, AForcedUnmapEndsWhateverHasTheDeviceOpen) {
   ASSERT_OK(backend_->ForceUnmap(*mapping, std::chrono::seconds(10)));
   EXPECT_THAT(exports_->List(), IsEmpty());
   EXPECT_FALSE(*backend_->HoldsLock(*mapping));
+}
+
+// As long as a process of the volume lives, it may write once its fence is lifted.
+TEST_F(RbdMappingTest, AForcedUnmapIsNotDoneWhileAProcessOfTheVolumeCannotBeKilled) {
+  const std::string file = folder_ / "lost";
+  std::ofstream(file) << "x";
+  const auto lost = platform::LostMount::MakeFile(file);
+  ASSERT_OK(lost);
+  ASSERT_OK((*lost)->Greet());
+  WriteProgram("cat " + file + " >/dev/null &");
+  const auto mapping = backend_->Map("pvc-1", {});
+  ASSERT_OK(mapping);
+  ASSERT_TRUE((*lost)->AnswerOpen());
+  ASSERT_TRUE((*lost)->TakeRequest());
+  program_.Hold("pvc-1", "n1", "10.0.0.1:0/7");
+  for (int i = 0; i < 2; ++i) {
+    const base::Status forced = backend_->ForceUnmap(*mapping, std::chrono::seconds(10));
+    EXPECT_EQ(forced.code(), StatusCode::kDeadlineExceeded) << forced;
+    EXPECT_FALSE(backend_->FindMapping("pvc-1")->has_value()) << "the device is gone";
+  }
+  // An agent that knows of no device any more finds the process, too.
+  EXPECT_EQ(backend_->EndUnshown("pvc-1").code(), StatusCode::kDeadlineExceeded);
+  (*lost)->Die();
+  ASSERT_OK(backend_->ForceUnmap(*mapping, std::chrono::seconds(10)));
+  EXPECT_THAT(exports_->List(), IsEmpty());
+  ASSERT_OK(backend_->EndUnshown("pvc-1"));
+  EXPECT_FALSE(*backend_->HasLock("pvc-1")) << "what is left of the process is fenced";
 }
 
 }  // namespace
