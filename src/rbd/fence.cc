@@ -53,9 +53,25 @@ base::Status RemoveFromBlocklist(const Cluster& cluster, const std::string& addr
   return RbdError(result, fmt::format("take {} off the blocklist", Quote(address)));
 }
 
-bool IsFenced(const ClientRecord& client, const std::string& target, FenceOf which, uint64_t self) {
-  if (client.node != target || client.client_id == self || client.address.empty()) return false;
-  return which == FenceOf::kAll || (client.program == Program::kServe && !client.read_only);
+// The clients of `target` that a fence is for.
+base::StatusOr<std::vector<ClientRecord>> FindTargets(const Cluster& cluster,
+                                                      const std::string& image,
+                                                      const std::string& target,
+                                                      const FenceOptions& options) {
+  ASSIGN_OR_RETURN(auto clients, ListClients(cluster, image));
+  std::erase_if(clients, [&](const ClientRecord& client) {
+    if (client.node != target || client.client_id == cluster.client_id() ||
+        client.address.empty()) {
+      return true;
+    }
+    if (options.which == FenceOf::kServers &&
+        (client.program != Program::kServe || client.read_only)) {
+      return true;
+    }
+    return options.only.has_value() && std::find(options.only->begin(), options.only->end(),
+                                                 client.address) == options.only->end();
+  });
+  return clients;
 }
 
 // Breaks the lock of the image if one of `fenced` has it.
@@ -111,12 +127,19 @@ base::StatusOr<std::vector<Holder>> ListHolders(const Cluster& cluster, const st
   return list;
 }
 
+base::StatusOr<std::vector<std::string>> ListFenceTargets(const Cluster& cluster,
+                                                          const std::string& image,
+                                                          const std::string& target) {
+  ASSIGN_OR_RETURN(const auto clients, FindTargets(cluster, image, target, {}));
+  std::vector<std::string> targets;
+  for (const ClientRecord& client : clients) targets.push_back(client.address);
+  return targets;
+}
+
 base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const std::string& image,
-                                                   const std::string& target, FenceOf which) {
-  ASSIGN_OR_RETURN(auto clients, ListClients(cluster, image));
-  std::erase_if(clients, [&](const ClientRecord& client) {
-    return !IsFenced(client, target, which, cluster.client_id());
-  });
+                                                   const std::string& target,
+                                                   const FenceOptions& options) {
+  ASSIGN_OR_RETURN(const auto clients, FindTargets(cluster, image, target, options));
   for (const ClientRecord& client : clients) {
     RETURN_IF_ERROR(
         WriteFenced(cluster, {.node = target, .address = client.address, .image = image}));

@@ -5,6 +5,10 @@
 //   awaited
 //   3. their lock is broken; a lock of any other client stays
 //
+// Whoever fences may be frozen between the look at who uses the volume by right and the fence. So
+// that it then fences no newer client, it lists the clients (ListFenceTargets) before it looks, and
+// has exactly those fenced: an address is of one run of one client, and no later one gets it.
+//
 // An OSD refuses each operation of a client on the blocklist from the moment when it has that map.
 // The next user of the image sends the map's number with each operation, and an OSD that has an
 // older map fetches the new one before it answers. So nothing that the next user has read or
@@ -12,6 +16,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,12 +42,23 @@ enum class FenceOf {
   kServers  // a process of this node that served the image for writing, and that this one succeeds
 };
 
+struct FenceOptions {
+  FenceOf which = FenceOf::kAll;
+  // Of ListFenceTargets: only those of them that still are clients of the node. nullopt: all.
+  std::optional<std::vector<std::string>> only;
+};
+
+// What FenceNode would fence now. OK also if there is no such image.
+base::StatusOr<std::vector<std::string>> ListFenceTargets(const Cluster& cluster,
+                                                          const std::string& image,
+                                                          const std::string& target);
+
 // Fences all clients that `target` has for the image, except this one. Returns the addresses of
 // `target` that are on the blocklist because of this image, also those of earlier calls. OK also if
 // it has none, or if there is no such image.
 base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const std::string& image,
                                                    const std::string& target,
-                                                   FenceOf which = FenceOf::kAll);
+                                                   const FenceOptions& options = {});
 
 // Takes addresses that FenceNode put on the blocklist for `target` off it again; with none given,
 // all. The caller knows that no process of the node that had one of them lives any more: a process

@@ -43,7 +43,8 @@ base::StatusOr<std::unique_ptr<RbdStore>> RbdStore::Open(std::unique_ptr<Cluster
   }
   if (!options.read_only) {
     RETURN_IF_ERROR(CheckWritable(*cluster, options.image));
-    const auto fenced = FenceNode(*cluster, options.image, options.node, FenceOf::kServers);
+    const auto fenced =
+        FenceNode(*cluster, options.image, options.node, {.which = FenceOf::kServers});
     RETURN_IF_ERROR_WITH(fenced, "fence an earlier process of this node");
   }
   ASSIGN_OR_RETURN(auto image, Image::Open(*cluster, options.image,

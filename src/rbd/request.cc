@@ -1,7 +1,9 @@
 #include "rbd/request.h"
 
 #include <array>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/files/whole_file.h"
 #include "base/log.h"
@@ -41,6 +43,17 @@ struct Call {
     std::string target = base::json::String(request, {"target"});
     RETURN_IF_ERROR_WITH(CheckNodeName(target), "target");
     return target;
+  }
+  // The member `addresses`; nullopt: there is none.
+  base::StatusOr<std::optional<std::vector<std::string>>> Addresses() const {
+    const Json* list = base::json::Find(request, {"addresses"});
+    if (list == nullptr) return std::optional<std::vector<std::string>>();
+    auto addresses = base::json::Strings(*list);
+    if (!list->is_array() || addresses.size() != list->size() || list->size() > kMostAddresses) {
+      return Error(StatusCode::kInvalidArgument, "addresses is not a list of up to {} strings",
+                   kMostAddresses);
+    }
+    return std::optional(std::move(addresses));
   }
   base::StatusOr<int64_t> Size() const {
     const int64_t size = base::json::Int(request, {"size"});
@@ -126,23 +139,26 @@ base::StatusOr<Json> Holders(const Call& call) {
 base::StatusOr<Json> Fence(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const std::string target, call.Target());
-  ASSIGN_OR_RETURN(const auto addresses, FenceNode(call.cluster, image, target));
+  FenceOptions options;
+  ASSIGN_OR_RETURN(options.only, call.Addresses());
+  ASSIGN_OR_RETURN(const auto addresses, FenceNode(call.cluster, image, target, options));
+  return Json{{"addresses", addresses}};
+}
+
+base::StatusOr<Json> FenceTargets(const Call& call) {
+  ASSIGN_OR_RETURN(const std::string image, call.Image());
+  ASSIGN_OR_RETURN(const std::string target, call.Target());
+  ASSIGN_OR_RETURN(const auto addresses, ListFenceTargets(call.cluster, image, target));
   return Json{{"addresses", addresses}};
 }
 
 base::StatusOr<Json> Unfence(const Call& call) {
   ASSIGN_OR_RETURN(const std::string target, call.Target());
-  std::vector<std::string> addresses;
-  if (const Json* list = base::json::Find(call.request, {"addresses"}); list != nullptr) {
-    addresses = base::json::Strings(*list);
-    // With an empty list nothing is meant, not everything.
-    if (!list->is_array() || addresses.size() != list->size() || list->size() > kMostAddresses) {
-      return Error(StatusCode::kInvalidArgument, "addresses is not a list of up to {} strings",
-                   kMostAddresses);
-    }
-    if (addresses.empty()) return Json::object();
-  }
-  return EmptyReply(UnfenceNode(call.cluster, target, addresses));
+  ASSIGN_OR_RETURN(const auto addresses, call.Addresses());
+  // With an empty list nothing is meant, not everything.
+  if (addresses.has_value() && addresses->empty()) return Json::object();
+  return EmptyReply(
+      UnfenceNode(call.cluster, target, addresses.value_or(std::vector<std::string>())));
 }
 
 base::StatusOr<Json> Fenced(const Call& call) {
@@ -197,7 +213,7 @@ base::StatusOr<Json> NoteHolder(const Call& call) {
 }
 
 using Handler = base::StatusOr<Json> (*)(const Call&);
-constexpr std::array<std::pair<std::string_view, Handler>, 14> kCalls{{
+constexpr std::array<std::pair<std::string_view, Handler>, 15> kCalls{{
     {"create", Create},
     {"delete", Delete},
     {"snapshot", Snapshot},
@@ -205,6 +221,7 @@ constexpr std::array<std::pair<std::string_view, Handler>, 14> kCalls{{
     {"list", List},
     {"holders", Holders},
     {"fence", Fence},
+    {"fenceTargets", FenceTargets},
     {"unfence", Unfence},
     {"fenced", Fenced},
     {"noteHolder", NoteHolder},

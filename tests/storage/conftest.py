@@ -7,7 +7,8 @@ import pytest
 from lib import ceph as ceph_cluster
 from lib import tgt as tgt_target
 from lib.iscsi import Writer
-from lib.rbd import RbdCluster
+from lib.rbd import MIB, RbdCluster
+from lib.rbd_served import Served
 from lib.tcp_gate import TcpGate
 
 NUMBERS = itertools.count(1)
@@ -30,6 +31,21 @@ def ceph():
 def image():
     """The name of an image that no other test uses."""
     return f"pvc-{next(NUMBERS)}"
+
+
+@pytest.fixture
+def serve(ceph, image, tmp_path):
+    """Gives a function that serves the test's image on a node."""
+    ceph.call("create", image=image, size=8 * MIB)
+    made = []
+
+    def start(node, **other):
+        made.append(Served(ceph, tmp_path / f"{len(made)}", image, node, **other))
+        return made[-1]
+
+    yield start
+    for served in made:
+        served.kill()
 
 
 @pytest.fixture
