@@ -181,6 +181,9 @@ class FakeBackend : public Backend {
     }
     return base::OkStatus();
   }
+  base::Status FreeFromDead(const std::string& image) override {
+    return Call("FreeFromDead", image);
+  }
   base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
     RETURN_IF_ERROR(Call("ListFenced", ""));
     base::MutexLock lock(images_.mutex);

@@ -216,6 +216,8 @@ class AgentImpl : public Agent {
   Outcome RunNodeCleanup() {
     const Status done =
         cleanup_worker_->WorkOffEntries(std::chrono::steady_clock::now() + kOwnPatience);
+    // It may leave records without uses.
+    for (const std::string& volume : attachments_->ListVolumes()) QueueLater(volume);
     return done.ok() ? Outcome::After(options_.resync) : Outcome::Retry(done);
   }
 

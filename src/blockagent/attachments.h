@@ -224,9 +224,12 @@ class Attachments {
   // Unmounts the last pod's mount, and the mount that pods share.
   base::Status UnmountAll(const Record& record, const api::FenceEntry& entry, bool lazily);
   void ShutOffDevice(const Record& record, const Force& force);
-  base::Status UnmapLocked(Record& record, const Force& force);
-  // For an image that is not mapped here: Backend::FreeFromDead.
-  base::Status FreeFromDead(block::Backend& backend, const Record& record, const Force& force);
+  // Removes the device, also one that is not on record yet. False: the image is not mapped here.
+  base::StatusOr<bool> UnmapLocked(Record& record, const Force& force);
+  // For an image that is not mapped here: frees it from what a dead process of this node held
+  // (Backend::FreeFromDead). False: the storage could not be asked. Then a record without uses
+  // stays, with which Reconcile asks again. No pod and no other node waits for that.
+  base::StatusOr<bool> FreeFromDead(const Record& record, const Force& force);
   // Makes a record, which it does not write, of a mount that has no record yet. nullopt: the mount
   // is not of a volume of this agent.
   base::StatusOr<std::optional<Record>> AdoptMount(const std::string& mount_dir,

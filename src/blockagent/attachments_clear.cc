@@ -104,7 +104,8 @@ StatusOr<std::optional<Record>> Attachments::AdoptImage(const CleanupEntry& entr
   ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
   if (!record.mapping.has_value()) {
     // This node may have lost its records, for example because it was set up anew.
-    RETURN_IF_ERROR(FreeFromDead(*backend, record, force));
+    ASSIGN_OR_RETURN(const bool freed, FreeFromDead(record, force));
+    if (!freed) RETURN_IF_ERROR(records_->Put(record));
     return std::nullopt;
   }
   if (!records_->FindOtherVolume(record).empty()) return std::nullopt;
@@ -139,7 +140,8 @@ Status Attachments::TakeAllOffLocked(const std::string& volume, const Force& for
   // Each round removes one use.
   while (auto record = records_->Get(volume)) {
     if (record->uses.empty()) {
-      RETURN_IF_ERROR(UnmapLocked(*record, force));
+      // A StorageCluster that is being deleted does not wait for its storage.
+      if (record->mapping.has_value() || !force.on) RETURN_IF_ERROR(UnmapLocked(*record, force));
       RETURN_IF_ERROR(records_->Remove(volume));
       break;
     }

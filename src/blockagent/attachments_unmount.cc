@@ -65,26 +65,35 @@ Status Attachments::UnmountAt(const Record& record, const std::string& folder, b
                kMostStacked);
 }
 
-Status Attachments::FreeFromDead(block::Backend& backend, const Record& record,
-                                 const Force& force) {
-  if (!records_->FindOtherVolume(record).empty()) return base::OkStatus();  // it may be in use
-  // Once this node is clean, the operator lifts its fences. A process that lives would then write
-  // again.
-  if (force.on) RETURN_IF_ERROR(backend.EndUnshown(record.image));
-  const Status freed = backend.FreeFromDead(record.image);
-  // A cluster that is deleted does not wait for its storage, and without its Secret (which is
-  // FAILED_PRECONDITION) a pod that is gone would wait for ever.
-  if (!force.on && freed.code() != StatusCode::kFailedPrecondition) return freed;
+StatusOr<bool> Attachments::FreeFromDead(const Record& record, const Force& force) {
+  if (!records_->FindOtherVolume(record).empty()) return true;  // it may be in use
+  // A process that lives is not fenced, because the operator lifts the fences of a clean node. It
+  // keeps its lock, so that the volume is safe; but a node that has to take the volume off is not
+  // clean as long as it lives.
+  ASSIGN_OR_RETURN(const BackendPtr before, OpenBackend(record.backend));
+  if (const Status ended = before->EndUnshown(record.image); !ended.ok()) {
+    if (force.on) return ended;
+    LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(ended));
+    return false;
+  }
+  // The present settings are used, because those on record may name servers that are gone.
+  const auto settings = ReadBackendSettings(record.cluster);
+  if (settings.ok() && settings->is_null()) return true;  // the StorageCluster is gone
+  const auto freed = [&]() -> Status {
+    RETURN_IF_ERROR(settings);
+    ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(*settings));
+    return backend->FreeFromDead(record.image);
+  }();
   if (!freed.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(freed));
-  return base::OkStatus();
+  return freed.ok();
 }
 
-Status Attachments::UnmapLocked(Record& record, const Force& force) {
+StatusOr<bool> Attachments::UnmapLocked(Record& record, const Force& force) {
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record.backend));
   if (!record.mapping.has_value()) {
     // The image may have been mapped just before a crash, without a record of the mapping.
     ASSIGN_OR_RETURN(record.mapping, backend->FindMapping(record.image));
-    if (!record.mapping.has_value()) return FreeFromDead(*backend, record, force);
+    if (!record.mapping.has_value()) return false;
   }
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmap.before">());
   RETURN_IF_ERROR_WITH(force.on ? backend->ForceUnmap(*record.mapping, force.patience)
@@ -92,7 +101,7 @@ Status Attachments::UnmapLocked(Record& record, const Force& force) {
                        fmt::format("unmap {}", record.mapping->device));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.unmap.after">());
   record.mapping.reset();
-  return base::OkStatus();
+  return true;
 }
 
 // With force, the device is shut off before its mounts are removed: writes fail from then on, so
@@ -126,10 +135,15 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
   }
   if (force.on) ShutOffDevice(record, force);
   RETURN_IF_ERROR(UnmountAll(record, entry, force.on));
-  RETURN_IF_ERROR(UnmapLocked(record, force));
+  ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(record, force));
+  bool freed = true;
+  if (!was_mapped) {
+    ASSIGN_OR_RETURN(freed, FreeFromDead(record, force));
+  }
   // The fence may be released now, because the device is gone.
   RETURN_IF_ERROR(fences_.Release(record.volume, entry));
-  RETURN_IF_ERROR(records_->Remove(record.volume));
+  record.uses.clear();
+  RETURN_IF_ERROR(freed ? records_->Remove(record.volume) : records_->Put(record));
   LOG_INFO("volume {} is detached", Quote(record.volume));
   return base::OkStatus();
 }
@@ -365,8 +379,18 @@ StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadli
   if (!record.has_value()) return false;
   bool again = false;
   if (record->uses.empty()) {
-    // A new pod was kept out while the device of the last pod was still there.
-    RETURN_IF_ERROR(UnmapLocked(*record, {}));
+    // A new pod was kept out while the device of the last pod was still there, or the storage could
+    // not be asked.
+    ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(*record, {}));
+    bool freed = true;
+    if (!was_mapped) {
+      ASSIGN_OR_RETURN(freed, FreeFromDead(*record, {}));
+    }
+    if (!freed) {
+      return Error(StatusCode::kUnavailable,
+                   "image {} may still have the lock of a process of this node that died",
+                   Quote(record->image));
+    }
     RETURN_IF_ERROR(records_->Remove(volume));
     return false;
   }

@@ -77,20 +77,24 @@ class CleanupTest : public testing::Test {
     // In the mount table btrfs is known by its device's name.
     mounter_.Add(FenceEntryOf(volume).mount_dir, "btrfs", mapping->device);
     if (!recorded) return;
+    PutRecord(volume, *mapping);
+  }
+  void PutRecord(const std::string& volume, const std::optional<block::Mapping>& mapping) {
     const auto records = Records::Open(folder_ / "volumes");
     ASSERT_TRUE(records.ok());
     const auto boot = platform::BootId();
     ASSERT_TRUE(boot.ok());
+    const State state = mapping.has_value() ? State::kMounted : State::kAttaching;
     ASSERT_TRUE((*records)
                     ->Put({.volume = volume,
                            .cluster = "main",
                            .image = "img-" + volume,
                            .backend = kBackend,
                            .boot_id = *boot,
-                           .state = State::kMounted,
+                           .state = state,
                            .fs_type = "btrfs",
-                           .mapping = *mapping,
-                           .uses = {{.entry = FenceEntryOf(volume), .state = State::kMounted}}})
+                           .mapping = mapping,
+                           .uses = {{.entry = FenceEntryOf(volume), .state = state}}})
                     .ok());
   }
   void Open() {
@@ -168,6 +172,31 @@ TEST_F(CleanupTest, ADeadDeviceIsToldInTheFenceAndToThePods) {
   EXPECT_EQ(std::ranges::count(events_.events(), "VolumeQuarantined",
                                &volume::FakeEventSink::Event::reason),
             2);
+}
+
+// After a reboot, or after an attachment that failed, nothing of the volume is on this node but the
+// lock that a dead process may hold in the storage.
+TEST_F(CleanupTest, AVolumeWithoutADeviceIsTakenOffWithoutItsStorage) {
+  PutRecord("pv-1", std::nullopt);
+  AddFence("pv-1");
+  bool away = true;
+  int asked = 0;
+  on_call_ = [&](std::string_view call, const std::string&) {
+    if (call != "FreeFromDead") return base::OkStatus();
+    ++asked;
+    return away ? Error(StatusCode::kUnavailable, "no monitor answers") : base::OkStatus();
+  };
+  Open();
+  ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
+  EXPECT_FALSE(HasFence("pv-1")) << "another node may have the volume";
+  // The storage is asked again, until it says that no lock is left.
+  ASSERT_TRUE(attachments_->Find("pv-1").has_value());
+  EXPECT_EQ(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)).status().code(),
+            StatusCode::kUnavailable);
+  away = false;
+  ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
+  EXPECT_FALSE(attachments_->Find("pv-1").has_value());
+  EXPECT_EQ(asked, 3);
 }
 
 // Without locks, and after the fence got lost, only its pod shows that a node has the image mapped.
