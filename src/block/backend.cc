@@ -1,5 +1,7 @@
 #include "block/backend.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "block/images/images_backend.h"
@@ -81,6 +83,28 @@ base::Status Backend::Unfence(const api::NodeName& node, const std::vector<std::
   if (clients.empty()) return base::OkStatus();
   return base::Error(base::StatusCode::kUnimplemented, "this back end has no fences of node {}",
                      base::Quote(node.text()));
+}
+
+bool MayBeSameStore(const Json& one, const Json& other) {
+  if (one == other) return true;
+  struct Identity {
+    const char* type;
+    std::vector<const char*> members;
+  };
+  static const Identity kIdentities[] = {
+      {"images", {"folder"}}, {"nbd", {"server"}}, {"rbd", {"pool", "namespace"}}};
+  for (const Identity& identity : kIdentities) {
+    const bool has = one.is_object() && one.contains(identity.type);
+    if (has != (other.is_object() && other.contains(identity.type))) return false;
+    if (!has) continue;
+    return std::ranges::all_of(identity.members, [&](const char* member) {
+      const auto of = [&](const Json& settings) {
+        return base::json::String(settings, {identity.type, member});
+      };
+      return base::TrimSlashes(of(one)) == base::TrimSlashes(of(other));
+    });
+  }
+  return one.is_object() && other.is_object();  // a type that is not known here
 }
 
 base::Status NoLongerShownError(const Mapping& mapping) {

@@ -223,4 +223,10 @@ struct BackendParts {
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
                                                      const BackendParts& parts);
 
+// Whether an image of one name may be the same image by both settings, which are those of two
+// StorageClusters, as OpenBackend takes them. False only if the settings show that it is not: other
+// types, folders or servers, or another pool or namespace of Ceph. Lists of monitors show nothing,
+// because two lists of one Ceph cluster may have no member in common.
+bool MayBeSameStore(const base::Json& one, const base::Json& other);
+
 }  // namespace berth::block

@@ -189,8 +189,8 @@ class Attachments {
   base::Status FenceOwingNodes(const Subject& subject, block::Backend& backend);
   // Reads the fence once more, after the image was mapped, if the back end fences nodes. ABORTED:
   // it no longer names the use, because this process was frozen meanwhile. The device is unmapped.
-  base::Status CheckStillNamed(const Subject& subject, Record& record,
-                                const api::FenceEntry& entry, block::Backend& backend);
+  base::Status CheckStillNamed(const Subject& subject, Record& record, const api::FenceEntry& entry,
+                               block::Backend& backend);
   // Whether the recorded device is mounted at the use's folder.
   base::StatusOr<bool> IsMounted(const Record& record, const Use& use);
   base::Status MapAndMount(const Subject& subject, Record& record, const api::FenceEntry& entry,

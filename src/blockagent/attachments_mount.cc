@@ -47,14 +47,26 @@ StatusOr<bool> AreFree(const std::string& device, const std::string& target) {
 }
 
 // Fails if another PersistentVolume names the image, too, because a node may use the image by right
-// as that volume. Also one of another StorageCluster counts, which may be the same pool.
-Status CheckNamedOnce(kube::Client& client, const std::string& volume, const std::string& image) {
+// as that volume. Also one of another StorageCluster counts, if that may be the same storage.
+Status CheckNamedOnce(kube::Client& client, const std::string& volume, const std::string& cluster,
+                      const base::Json& backend, const std::string& image) {
   ASSIGN_OR_RETURN(const auto volumes, client.List(api::kinds::kPersistentVolume, "", {}));
   for (const base::Json& item : volumes.items) {
     const api::PersistentVolume other(item);
     if (other.name() == volume ||
         other.String({"spec", "flexVolume", "options", api::kImageOption}) != image) {
       continue;
+    }
+    const std::string other_cluster =
+        other.String({"spec", "flexVolume", "options", api::kClusterOption});
+    if (other_cluster != cluster) {
+      const auto found = kube::Get<api::StorageCluster>(client, "", other_cluster);
+      // One that is gone shows nothing: it may have been the same storage.
+      if (found.status().code() != StatusCode::kNotFound) RETURN_IF_ERROR(found);
+      if (found.ok() && found->backend() != nullptr &&
+          !block::MayBeSameStore(*found->backend(), backend)) {
+        continue;
+      }
     }
     return Error(StatusCode::kFailedPrecondition,
                  "PersistentVolume {} names image {}, too, so that no node is fenced from it: "
@@ -286,7 +298,8 @@ Status Attachments::FenceOwingNodes(const Subject& subject, block::Backend& back
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.storage_fence.listed">());
   ASSIGN_OR_RETURN(const std::vector<FenceEntry> entries, fences_.ReadEntries(volume));
   if (!NamesNode(entries, options_.node)) return LostEntryError(volume);
-  RETURN_IF_ERROR(CheckNamedOnce(parts_.client, volume, subject.image));
+  RETURN_IF_ERROR(
+      CheckNamedOnce(parts_.client, volume, subject.cluster, subject.backend, subject.image));
   for (const auto& [node, clients] : targets) {
     // A node that has an entry again uses the volume by right. Its entry in the NodeCleanup is of
     // an earlier use, and its agent removes it.
@@ -299,8 +312,8 @@ Status Attachments::FenceOwingNodes(const Subject& subject, block::Backend& back
   return base::OkStatus();
 }
 
-Status Attachments::CheckStillNamed(const Subject& subject, Record& record,
-                                     const FenceEntry& entry, block::Backend& backend) {
+Status Attachments::CheckStillNamed(const Subject& subject, Record& record, const FenceEntry& entry,
+                                    block::Backend& backend) {
   if (!backend.FencesNodes() || subject.sharing == Sharing::kAllNodes) return base::OkStatus();
   ASSIGN_OR_RETURN(const bool held, fences_.HasEntry(record.volume, entry));
   if (held) return base::OkStatus();

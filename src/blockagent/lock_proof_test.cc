@@ -85,8 +85,9 @@ class LockProofTest : public testing::Test {
              }
              if (const auto act = std::exchange(at_call_[std::string(call)], nullptr)) act();
              // These tests are not about devices.
-             return call == "Map" && !maps_ ? Error(StatusCode::kUnavailable, "as far as the device")
-                                            : base::OkStatus();
+             return call == "Map" && !maps_
+                        ? Error(StatusCode::kUnavailable, "as far as the device")
+                        : base::OkStatus();
            });
            return std::unique_ptr<block::Backend>(std::move(backend));
          }});
@@ -165,7 +166,7 @@ class LockProofTest : public testing::Test {
   base::Status fence_fails_;
   // What happens once, when the agent makes that call of the back end.
   std::map<std::string, std::function<void()>> at_call_;
-  bool maps_ = false;  // whether Map succeeds
+  bool maps_ = false;                            // whether Map succeeds
   std::vector<std::string> fenced_while_named_;  // what the VolumeFence named first at each Fence
   std::unique_ptr<Attachments> attachments_;
 };
@@ -195,8 +196,8 @@ TEST_F(StorageFenceTest, ADeletedNodeIsFencedWhileTheVolumeFenceNamesThisOne) {
   EXPECT_THAT(fenced_while_named_, testing::ElementsAre("n1"));
 }
 
-// This agent is frozen between its look at the VolumeFence and its fence. Meanwhile node n2 gets the
-// volume by right, and maps it anew.
+// This agent is frozen between its look at the VolumeFence and its fence. Meanwhile node n2 gets
+// the volume by right, and maps it anew.
 TEST_F(StorageFenceTest, ANodeThatGotTheVolumeBackByRightKeepsItsNewClient) {
   block::FakeBackend other(images_, "n2");
   at_call_["Fence"] = [&] {
@@ -265,6 +266,22 @@ TEST_F(StorageFenceTest, ANodeIsNotFencedFromAnImageThatAnotherVolumeNames) {
   EXPECT_THAT(std::string(base::Message(refused)),
               HasSubstr("PersistentVolume 'pv-2' names image 'img-1', too"));
   EXPECT_THAT(fenced_while_named_, testing::IsEmpty());
+}
+
+TEST_F(StorageFenceTest, AnImageOfThatNameInAnotherStorageKeepsNoNodeFromBeingFenced) {
+  client_.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
+               {"kind", "StorageCluster"},
+               {"metadata", {{"name", "other"}}},
+               {"spec", {{"backend", {{"images", {{"folder", "/elsewhere"}}}}}}}});
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "PersistentVolume"},
+               {"metadata", {{"name", "pv-2"}}},
+               {"spec",
+                {{"flexVolume",
+                  {{"driver", "berth.dev/block"},
+                   {"options", {{"cluster", "other"}, {"image", "img-1"}}}}}}}});
+  EXPECT_THAT(std::string(base::Message(Mount())), HasSubstr("as far as the device"));
+  EXPECT_THAT(Fenced(), testing::SizeIs(1));
 }
 
 TEST_F(StorageFenceTest, ANodeThatTheVolumeFenceNamesAgainIsNotFenced) {

@@ -20,17 +20,6 @@ using base::StatusOr;
 constexpr int kVersion = 1;
 constexpr std::string_view kStates[] = {"attaching", "mapped", "mounted", "detaching"};
 
-// Whether an image of that name may be the same one in both back ends. A Ceph pool can be reached
-// by several lists of monitors, and by several users.
-bool MayBeSameStore(const base::Json& one, const base::Json& other) {
-  if (one == other) return true;
-  const auto of = [](const base::Json& backend, const char* member) {
-    return json::String(backend, {"rbd", member});
-  };
-  return one.is_object() && other.is_object() && one.contains("rbd") && other.contains("rbd") &&
-         of(one, "pool") == of(other, "pool") && of(one, "namespace") == of(other, "namespace");
-}
-
 std::string FileOf(const std::string& volume) { return volume + ".json"; }
 
 std::optional<State> StateOf(std::string_view name) {
@@ -173,7 +162,7 @@ std::string Records::FindOtherVolume(const Record& record) const {
     // Two clusters may have the same back end, and one cluster may have got another back end by
     // now.
     if (volume != record.volume && other.image == record.image &&
-        (other.cluster == record.cluster || MayBeSameStore(other.backend, record.backend))) {
+        (other.cluster == record.cluster || block::MayBeSameStore(other.backend, record.backend))) {
       return volume;
     }
   }

@@ -126,7 +126,8 @@ class FakeBerthRbd : public platform::Exec {
     if (call == "fenceTargets") {
       Json addresses = Json::array();
       const std::string target = base::json::String(request, {"target"});
-      for (const auto& [address, node] : images_.contains(name) ? images_.at(name).holders : Holders()) {
+      for (const auto& [address, node] :
+           images_.contains(name) ? images_.at(name).holders : Holders()) {
         if (node == target) addresses.push_back(address);
       }
       return Give({{"addresses", std::move(addresses)}});

@@ -64,7 +64,8 @@ class RbdMappingTest : public testing::Test {
   // The program runs `first`, and then serves the file.
   void WriteProgram(const std::string& first) {
     const std::string program = folder_ / "berth-fakerbd";
-    std::ofstream(program) << "#!/bin/sh\ncat >" << settings_ << "\n" << first << "\nexec "
+    std::ofstream(program) << "#!/bin/sh\ncat >" << settings_ << "\n"
+                           << first << "\nexec "
                            << std::filesystem::read_symlink("/proc/self/exe").parent_path().string()
                            << "/berth-export serve 3<>" << image_ << " <" << settings_ << "\n";
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);

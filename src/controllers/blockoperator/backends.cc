@@ -25,6 +25,15 @@ StatusOr<std::string> Backends::LifeOf(const std::string& cluster) {
   return object->uid();
 }
 
+bool Backends::MayBeSameStore(const std::string& one, const std::string& other) {
+  if (one == other) return true;
+  const auto first = clusters_.Get(one);
+  const auto second = clusters_.Get(other);
+  return first == nullptr || second == nullptr || first->backend() == nullptr ||
+         second->backend() == nullptr ||
+         block::MayBeSameStore(*first->backend(), *second->backend());
+}
+
 StatusOr<Backends::Ptr> Backends::Open(const api::StorageCluster& cluster) {
   const base::Json* backend = cluster.backend();
   if (backend == nullptr) {

@@ -29,6 +29,9 @@ class Backends {
   // come from opening the back end, or say that the clusters are not listed.
   base::StatusOr<Ptr> Of(const std::string& cluster);
   base::StatusOr<Ptr> Open(const api::StorageCluster& cluster);
+  // Whether an image of one name may be the same in both clusters (block::MayBeSameStore). A
+  // cluster that is gone shows nothing, so it may.
+  bool MayBeSameStore(const std::string& one, const std::string& other);
   // The `life` of Backend::ExchangeLocks and ProveLocks: the uid of the cluster. NOT_FOUND.
   base::StatusOr<std::string> LifeOf(const std::string& cluster);
 

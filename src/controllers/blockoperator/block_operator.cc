@@ -10,6 +10,7 @@ BlockOperator::BlockOperator(const Context& context, const Options& options)
       stale_uses_(context, backends_, proofs_, options),
       fence_lifts_(context, backends_, options),
       clusters_(context, backends_, proofs_, options),
+      shared_images_(context, backends_, options),
       agents_(context, options) {}
 
 void BlockOperator::Start() {
@@ -18,11 +19,13 @@ void BlockOperator::Start() {
   stale_uses_.Start();
   fence_lifts_.Start();
   clusters_.Start();
+  shared_images_.Start();
   agents_.Start();
 }
 
 void BlockOperator::Stop() {
   agents_.Stop();
+  shared_images_.Stop();
   clusters_.Stop();
   fence_lifts_.Stop();
   stale_uses_.Stop();

@@ -1,8 +1,8 @@
 // Runs the controllers of block volumes. They make, grow and delete volumes for claims
 // (provisioner.h, grower.h), clean up the attachments of dead nodes (stale_uses.h), lift the
 // storage's fences of nodes that are back (fence_lifts.h), look after StorageClusters (clusters.h),
-// and deploy the programs on the nodes (agents.h). Only one process
-// runs them at a time, because the role has a lease.
+// tell which volumes name one image (shared_images.h), and deploy the programs on the nodes
+// (agents.h). Only one process runs them at a time, because the role has a lease.
 //
 // The API may not serve the kinds of storage.berth.dev yet. Until it does, the absence of an object
 // decides nothing.
@@ -15,6 +15,7 @@
 #include "controllers/blockoperator/grower.h"
 #include "controllers/blockoperator/node_proofs.h"
 #include "controllers/blockoperator/provisioner.h"
+#include "controllers/blockoperator/shared_images.h"
 #include "controllers/blockoperator/stale_uses.h"
 
 namespace berth::controllers::blockoperator {
@@ -36,6 +37,7 @@ class BlockOperator : public Controller {
   StaleUses stale_uses_;
   FenceLifts fence_lifts_;
   Clusters clusters_;
+  SharedImages shared_images_;
   Agents agents_;
 };
 

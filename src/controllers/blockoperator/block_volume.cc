@@ -12,8 +12,6 @@ std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume) {
   return out;
 }
 
-std::string ImageKey(const BlockVolume& volume) { return volume.cluster + "/" + volume.image; }
-
 void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes) {
   volumes.AddIndex(kVolumesByCluster, [](const api::PersistentVolume& object) {
     const auto volume = BlockVolumeOf(object);
@@ -22,7 +20,7 @@ void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes) {
   });
   volumes.AddIndex(kVolumesByImage, [](const api::PersistentVolume& object) {
     const auto volume = BlockVolumeOf(object);
-    return volume.has_value() ? std::vector<std::string>{ImageKey(*volume)}
+    return volume.has_value() ? std::vector<std::string>{volume->image}
                               : std::vector<std::string>{};
   });
 }

@@ -17,11 +17,10 @@ struct BlockVolume {
 // nullopt: `volume` is of another driver, or lacks the cluster or the image.
 std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume);
 
-// Indexes of the volumes by their cluster and by their image (ImageKey), and of fences by node.
+// Indexes of the volumes by their cluster and by the name of their image, and of fences by node.
 inline constexpr char kVolumesByCluster[] = "blockCluster";
 inline constexpr char kVolumesByImage[] = "blockImage";
 inline constexpr char kFencesByNode[] = "blockNode";
-std::string ImageKey(const BlockVolume& volume);
 void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes);
 void AddBlockIndexes(kube::Informer<api::VolumeFence>& fences);
 

@@ -166,7 +166,7 @@ Provisioner::Outcome Provisioner::DeleteBegunImage(const Claim& claim) {
                            fmt::format("delete image '{}' in StorageCluster '{}': {}", name,
                                        block.cluster, base::Message(why)));
   };
-  if (block.cluster.empty() || !volumes_.ByIndex(kVolumesByImage, ImageKey(block)).empty()) {
+  if (block.cluster.empty() || !volumes_.ByIndex(kVolumesByImage, block.image).empty()) {
     return Release(claim);
   }
   const StatusOr<Backends::Ptr> backend = backends_.Of(block.cluster);

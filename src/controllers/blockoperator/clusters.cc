@@ -113,9 +113,9 @@ Clusters::Outcome Clusters::CheckCluster(const Cluster& cluster) {
   }
   const Status written = WritePhase(cluster, phase, std::string(base::Message(reachable)));
   if (!written.ok()) return AfterApi(written);
-  // A Secret or a pool that a person mends counts soon: after 16 times the first delay at most.
-  return reachable.ok() ? Outcome::After(options_.check_interval)
-                        : Outcome{.status = reachable, .delay = options_.retry_start};
+  // The delay grows to minutes while the failure stays. So a Secret or a pool that a person mends
+  // counts after about the time for which it was wrong, and at most after retry_max.
+  return reachable.ok() ? Outcome::After(options_.check_interval) : Outcome::Retry(reachable);
 }
 
 Status Clusters::WritePhase(const Cluster& cluster, std::string_view phase,

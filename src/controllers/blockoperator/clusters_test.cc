@@ -42,6 +42,22 @@ TEST_F(ClustersTest, SaysWhyTheBackEndIsNotThereAndWhenItIs) {
   EXPECT_EQ(Message(), "");
 }
 
+TEST_F(ClustersTest, AFailureThatStaysIsCheckedMoreAndMoreSeldom) {
+  options_.retry_start = std::chrono::milliseconds(1);
+  options_.retry_max = std::chrono::hours(1);
+  store_->SetOutage(base::Error(StatusCode::kUnavailable, "no route to the server"));
+  Begin();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return store_->tries() >= 5; }));
+  // The delay doubles each time, so that 30 tries would take longer than a human life.
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return store_->tries() >= 30; },
+                                         std::chrono::milliseconds(1000)));
+  // Whoever changes the StorageCluster is answered at once.
+  store_->SetOutage(base::OkStatus());
+  PutCluster({{"spec", {{"backend", {{"images", {{"folder", "/srv/other"}}}}}}},
+              {"metadata", {{"generation", 2}}}});
+  EXPECT_TRUE(WaitPhase("Ready"));
+}
+
 TEST_F(ClustersTest, AFolderWhoseLocksStayOnTheNodeFailsWithTheReason) {
   store_->RefuseLocks(base::Error(StatusCode::kFailedPrecondition, "NFS is mounted with nolock"));
   Begin();

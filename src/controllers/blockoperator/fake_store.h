@@ -88,8 +88,24 @@ class FakeStore {
     images.exchange = why;
   }
 
+  // How often a controller asked whether the back end fences nodes.
+  int looks() const {
+    base::MutexLock lock(mutex_);
+    return looks_;
+  }
+  void NoteLook() {
+    base::MutexLock lock(mutex_);
+    ++looks_;
+  }
+  // How often the store was asked for anything, also in vain.
+  int tries() const {
+    base::MutexLock lock(mutex_);
+    return tries_;
+  }
+
   base::Status Begin(const std::string& call) {
     base::MutexLock lock(mutex_);
+    ++tries_;
     RETURN_IF_ERROR(outage_);
     calls_.push_back(call);
     return base::OkStatus();
@@ -113,6 +129,8 @@ class FakeStore {
   base::Status outage_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> lost_files_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+  int looks_ ABSL_GUARDED_BY(mutex_) = 0;
+  int tries_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string never_unfenced_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -150,6 +168,10 @@ class FakeStoreBackend : public block::FakeBackend {
     RETURN_IF_ERROR(store_.Begin("haslock " + image));
     RETURN_IF_ERROR(store_.CheckFile(image));
     return FakeBackend::HasLock(image);
+  }
+  bool FencesNodes() const override {
+    store_.NoteLook();
+    return FakeBackend::FencesNodes();
   }
   base::Status Unfence(const api::NodeName& node,
                        const std::vector<std::string>& clients) override {

@@ -12,8 +12,8 @@
 // nobody hears of it: then its clients run, have learned that they are shut out, and write no more.
 // A fence of a node that never returns stays, and harms nobody.
 //
-// A failure is told by the event UnfenceFailed of the StorageCluster. It delays no other node, and is
-// retried with a growing delay.
+// A failure is told by the event UnfenceFailed of the StorageCluster. It delays no other node, and
+// is retried with a growing delay.
 //
 // A cluster is queued when it changes, when a Node is back, when a NodeCleanup loses an entry, and
 // each check_interval.

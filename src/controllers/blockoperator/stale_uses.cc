@@ -155,10 +155,12 @@ StaleUses::Outcome StaleUses::SyncFence(const std::string& name) {
                                  .device_path = DeviceOn(*live, entry.node),
                                  .reason = *why});
   }
-  // Where the storage fences, the end of a pod's time is all that is waited for.
   if (stale.empty()) {
-    return missing.ok() ? Outcome::Done()
-                        : Outcome{.status = missing, .delay = options_.retry_start};
+    if (missing.ok()) return Outcome::Done();
+    // A pod that is waiting for the volume gets it soon after the old one is deleted. If nobody
+    // waits, the delay grows to minutes; a request that is refused ends it (IsRequestBlocked).
+    return IsRequestBlocked(*live) ? Outcome{.status = missing, .delay = options_.retry_start}
+                                   : Outcome::Retry(missing);
   }
 
   std::vector<std::pair<FenceEntry, std::string>> proven;

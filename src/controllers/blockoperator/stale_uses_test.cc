@@ -195,6 +195,25 @@ TEST_F(FencingStaleUsesTest, AnUnreachableNodesVolumeMovesOnceItsPodsTimeIsOver)
   EXPECT_TRUE(cluster_.events.WaitFor("node 'node-b' is unreachable"));
 }
 
+TEST_F(FencingStaleUsesTest, AVolumeThatNobodyWaitsForIsLookedAtMoreAndMoreSeldom) {
+  options_.retry_start = std::chrono::milliseconds(1);
+  options_.retry_max = std::chrono::hours(1);
+  BeginWithUse();
+  SetUnreachable("node-b");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return store_->looks() >= 5; }));
+  // The delay doubles each time.
+  const auto is_polled = [&] { return store_->looks() >= 40; };
+  EXPECT_FALSE(cluster_.client.WaitUntil(is_polled, std::chrono::milliseconds(1000)));
+  // A request that is refused wakes it, and is not kept waiting once the old pod is deleted.
+  Fence fence = cluster_.Get<Fence>("", kVolume);
+  fence.mutable_json()["status"]["conditions"] =
+      Json::array({Json{{"type", "Blocked"}, {"status", "True"}}});
+  cluster_.Put(fence);
+  EXPECT_TRUE(cluster_.client.WaitUntil(is_polled));
+  EndPod();
+  EXPECT_TRUE(WaitFree());
+}
+
 TEST_F(FencingStaleUsesTest, AnUnreachableNodeKeepsItsVolumesWhereNothingFencesIt) {
   store_->CanFence(false);
   BeginWithUse();

@@ -86,8 +86,9 @@ base::Status Provisioner::SyncFinalizer(const Volume& volume) {
 // Checks that no other wanted PersistentVolume shows the image, and that no copy of it is under
 // way, because both still need its data.
 base::Status Provisioner::CheckAlone(const Volume& volume, const BlockVolume& block) const {
-  for (const auto& other : volumes_.ByIndex(kVolumesByImage, ImageKey(block))) {
+  for (const auto& other : volumes_.ByIndex(kVolumesByImage, block.image)) {
     if (other->name() == volume.name() || IsUnwanted(*other)) continue;
+    if (!backends_.MayBeSameStore(block.cluster, BlockVolumeOf(*other)->cluster)) continue;
     return Error(StatusCode::kFailedPrecondition,
                  "image '{}' is PersistentVolume '{}', too, and is not deleted with this one",
                  block.image, other->name());

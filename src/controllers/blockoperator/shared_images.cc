@@ -1,0 +1,118 @@
+#include "controllers/blockoperator/shared_images.h"
+
+#include "api/time.h"
+#include "base/log.h"
+#include "controllers/blockoperator/block_volume.h"
+#include "controllers/blockoperator/provisioner.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::blockoperator {
+
+namespace {
+
+constexpr char kNamedTwice[] = "ImageNamedTwice";
+constexpr size_t kMaxListed = 10;
+
+// The message of the condition; "": it is not True.
+std::string ConditionOf(const api::StorageCluster& cluster) {
+  for (const Json& condition : base::json::Array(cluster.json(), {"status", "conditions"})) {
+    if (base::json::String(condition, {"type"}) == kNamedTwice &&
+        base::json::String(condition, {"status"}) == "True") {
+      return base::json::String(condition, {"message"});
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+SharedImages::SharedImages(const Context& context, Backends& backends, const Options& options)
+    : context_(context),
+      backends_(backends),
+      clusters_(context.informers.OfOptional<Cluster>()),
+      volumes_(context.informers.Of<Volume>()),
+      workers_(QueueOptions("block-shared", options, context.flight),
+               [this](const std::string& cluster) { return Sync(cluster); }) {
+  volumes_.AddHandler([this](const auto& change) {
+    if (change.before != nullptr) QueueClustersOf(*change.before);
+    if (change.after != nullptr) QueueClustersOf(*change.after);
+  });
+  clusters_.AddHandler([this](const auto& change) {
+    const bool is_new = change.before == nullptr || change.after == nullptr ||
+                        change.before->generation() != change.after->generation();
+    if (!is_new) return;
+    // Its volumes may share an image with those of any other.
+    clusters_.ForEach([this](const Cluster& cluster) { workers_.Add(cluster.name()); });
+  });
+}
+
+void SharedImages::QueueClustersOf(const Volume& volume) {
+  const auto block = BlockVolumeOf(volume);
+  if (!block.has_value()) return;
+  const auto same = volumes_.ByIndex(kVolumesByImage, block->image);
+  if (same.size() > 1) {
+    for (const auto& other : same) workers_.Add(BlockVolumeOf(*other)->cluster);
+    return;
+  }
+  // It may have shared its image until now.
+  for (const std::string& name :
+       {block->cluster, same.empty() ? std::string() : BlockVolumeOf(*same[0])->cluster}) {
+    const auto cluster = name.empty() ? nullptr : clusters_.Get(name);
+    if (cluster != nullptr && !ConditionOf(*cluster).empty()) workers_.Add(name);
+  }
+}
+
+std::map<std::string, std::string> SharedImages::FindShared(const std::string& cluster) const {
+  std::map<std::string, std::string> shared;
+  for (const auto& volume : volumes_.ByIndex(kVolumesByCluster, cluster)) {
+    const auto block = BlockVolumeOf(*volume);
+    for (const auto& other : volumes_.ByIndex(kVolumesByImage, block->image)) {
+      const auto other_block = BlockVolumeOf(*other);
+      if (other->name() == volume->name() ||
+          !backends_.MayBeSameStore(cluster, other_block->cluster)) {
+        continue;
+      }
+      shared[volume->name()] = fmt::format(
+          "image '{}' is PersistentVolume '{}' of StorageCluster '{}', and PersistentVolume '{}' "
+          "of StorageCluster '{}', too: delete one of the two",
+          block->image, volume->name(), cluster, other->name(), other_block->cluster);
+      break;
+    }
+  }
+  return shared;
+}
+
+SharedImages::Outcome SharedImages::Sync(const std::string& name) {
+  const auto cluster = clusters_.Get(name);
+  if (cluster == nullptr) return Outcome::Done();
+  const auto shared = FindShared(name);
+  std::string message;
+  size_t listed = 0;
+  for (const auto& [volume, text] : shared) {
+    if (++listed > kMaxListed) break;
+    message += (message.empty() ? "" : "; ") + text;
+  }
+  if (shared.size() > kMaxListed)
+    message += fmt::format("; and {} more", shared.size() - kMaxListed);
+  if (message == ConditionOf(*cluster)) return Outcome::Done();
+  const Json condition = {{"type", kNamedTwice},
+                          {"status", message.empty() ? "False" : "True"},
+                          {"reason", message.empty() ? "NoneShared" : kNamedTwice},
+                          {"message", message},
+                          {"lastTransitionTime", api::FormatTime(context_.clock.Now())}};
+  const Status written = Patch(context_.client, clusters_, *cluster,
+                               {{"status", {{"conditions", Json::array({condition})}}}}, "status")
+                             .status();
+  if (!written.ok()) return AfterApi(written);
+  if (message.empty()) return Outcome::Done();
+  context_.events.Record(cluster->reference(), base::EventType::kWarning, kNamedTwice, message);
+  for (const auto& [volume, text] : shared) {
+    const auto object = volumes_.Get(volume);
+    if (object == nullptr) continue;
+    context_.events.Record(object->reference(), base::EventType::kWarning, kNamedTwice, text);
+  }
+  LOG_WARNING("StorageCluster {}: {}", base::Quote(name), message);
+  return Outcome::Done();
+}
+
+}  // namespace berth::controllers::blockoperator
