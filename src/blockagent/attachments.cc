@@ -70,6 +70,9 @@ StatusOr<Attachments::BackendPtr> Attachments::OpenBackend(const base::Json& set
 Status Attachments::ExchangeLocks(const api::StorageCluster& cluster) {
   if (cluster.backend() == nullptr) return base::OkStatus();
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(*cluster.backend()));
+  // A storage that fences keeps the locks itself. A node that uses no volume of it need not reach
+  // it, and may not read its Secret.
+  if (backend->FencesNodes()) return base::OkStatus();
   return backend->ExchangeLocks(cluster.uid());
 }
 

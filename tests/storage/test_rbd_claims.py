@@ -18,7 +18,7 @@ from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.storage, pytest.mark.e2e]
 
-USER, SECRET = "berth", "berth-ceph"
+USER, SECRET, SECRETS = "berth", "berth-ceph", "berth-block"
 STAY = "echo $HOSTNAME >> /data/who; sync /data/who; touch /written; trap 'exit 0' TERM; while :; do sleep 0.1; done"
 WHO = "until [ -e /written ]; do sleep 0.1; done; cat /data/who"
 
@@ -56,11 +56,13 @@ class Site:
 
     def secret(self, name=SECRET, key=None):
         encoded = base64.b64encode((key or self.key).encode()).decode()
-        self.berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"key": encoded}})
+        self.berth.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SECRETS}})
+        self.berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SECRETS},
+                          "data": {"key": encoded}})
 
     def settings(self, **more):
         return {"monitors": [self.ceph.monitor], "pool": POOL, "user": USER, "access": "Proxy",
-                "secretRef": {"name": SECRET, "namespace": "default"}, **more}
+                "secretRef": {"name": SECRET, "namespace": SECRETS}, **more}
 
     def cluster(self, name="ceph", **more):
         self.berth.apply({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster", "metadata": {"name": name},
@@ -171,9 +173,9 @@ def test_a_volume_grows_while_a_pod_uses_it(site):
 def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
     nobody = f"{site.ceph.address.rsplit('.', 1)[0]}.77:6789"
     cases = {
-        "no-secret": ({"secretRef": {"name": "absent", "namespace": "default"}}, "secret 'default/absent'"),
-        "no-key": ({"secretRef": {"name": "odd", "namespace": "default"}}, "is not a key of Ceph"),
-        "wrong-key": ({"secretRef": {"name": "wrong", "namespace": "default"}}, "key"),
+        "no-secret": ({"secretRef": {"name": "absent", "namespace": SECRETS}}, "secret 'berth-block/absent'"),
+        "no-key": ({"secretRef": {"name": "odd", "namespace": SECRETS}}, "is not a key of Ceph"),
+        "wrong-key": ({"secretRef": {"name": "wrong", "namespace": SECRETS}}, "key"),
         "no-pool": ({"pool": "nowhere"}, "nowhere"),
         "no-monitor": ({"monitors": [nobody]}, "answer"),
     }
@@ -196,11 +198,11 @@ def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
 
 def test_a_pod_is_told_why_its_volume_does_not_come(site):
     name = site.claim("data")
-    site.berth.run("delete", "secret", SECRET)
+    site.berth.run("delete", "secret", "-n", SECRETS, SECRET)
     time.sleep(11)  # the agent may use a key that it read for ten seconds
     site.berth.apply(objects.pod("one", STAY, ["data"], mounts=[{"name": "data", "mountPath": "/data"}]))
     said = wait_for("the event", lambda: [e["message"] for e in site.berth.events("one") if e["reason"] == "FailedMount"
-                                          and f"secret 'default/{SECRET}'" in e["message"]], seconds=30)
+                                          and f"secret '{SECRETS}/{SECRET}'" in e["message"]], seconds=30)
     assert "does not exist" in said[-1]
     assert site.berth.get("volumefences", name) is None, "nothing is taken for a pod that cannot have it"
     site.secret()

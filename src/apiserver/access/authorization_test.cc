@@ -10,7 +10,6 @@
 #include "apiserver/access/node_rules.h"
 #include "apiserver/api_fixture.h"
 #include "apiserver/formats/kube_status.h"
-#include "apiserver/formats/object_text.h"
 #include "apiserver/kinds/pod_references.h"
 
 namespace berth::apiserver {
@@ -28,8 +27,8 @@ class FakeReach : public ReachOracle {
                std::string_view name) override {
     return node == "a" && name == "mine";
   }
-  bool IsSecretOfCluster(std::string_view ns, std::string_view name) override {
-    return ns == "n" && name == "of-cluster";
+  bool IsSecretOfCluster(std::string_view node, std::string_view, std::string_view name) override {
+    return node == "a" && name == "of-cluster";
   }
 };
 
@@ -313,10 +312,11 @@ TEST(BlockAgentRulesTest, ABlockAgentMayWhatItsManifestGrants) {
       {MakeAttributes("patch", "", "nodes", "a"), false},
       {MakeAttributes("get", "", "nodes", "b", "proxy"), false},
       {MakeAttributes("get", "", "secrets", "mine", "", "n"), false},
-      {MakeAttributes("get", "", "secrets", "of-cluster", "", "n"), true},
+      {MakeAttributes("get", "", "secrets", "of-cluster", "", "berth-block"), true},
       {MakeAttributes("get", "", "secrets", "of-cluster", "", "other"), false},
-      {MakeAttributes("list", "", "secrets", "", "", "n"), false},
-      {MakeAttributes("watch", "", "secrets", "of-cluster", "", "n"), false},
+      {MakeAttributes("get", "", "secrets", "other", "", "berth-block"), false},
+      {MakeAttributes("list", "", "secrets", "", "", "berth-block"), false},
+      {MakeAttributes("watch", "", "secrets", "of-cluster", "", "berth-block"), false},
       {MakeAttributes("get", "", "persistentvolumeclaims", "mine", "", "n"), true},
       {MakeAttributes("list", "", "persistentvolumeclaims"), false},
       {MakeAttributes("delete", "", "persistentvolumeclaims", "mine", "", "n"), false},
@@ -457,143 +457,6 @@ TEST_F(AuthorizerTest, RefusesInKubernetesWords) {
             "group \"\" in the namespace \"d\"");
   EXPECT_EQ(said({.verb = "get", .path = "/metrics"}),
             "forbidden: User \"jane\" cannot get path \"/metrics\"");
-}
-
-class NodeReachTest : public ApiTest {
- protected:
-  void MakePod(const std::string& name, const std::string& node, const Json& volumes) {
-    Json pod = PodNamed(name);
-    if (!node.empty()) pod["spec"]["nodeName"] = node;
-    pod["spec"]["volumes"] = volumes;
-    const auto made = Post(kPods, pod);
-    ASSERT_EQ(made.code, 201) << made.body;
-  }
-  static Json SecretVolume(const std::string& name) {
-    return Json::array({{{"name", "v"}, {"secret", {{"secretName", name}}}}});
-  }
-  static Json ClaimVolume(const std::string& name) {
-    return Json::array({{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", name}}}}});
-  }
-};
-
-TEST_F(NodeReachTest, FollowsPodsAsTheyComeAndGo) {
-  NodeReach reach(*store_);
-  const auto reaches = [&](const char* node, const char* secret) {
-    return reach.Reaches(node, "", "secrets", "default", secret);
-  };
-  MakePod("before", "a", SecretVolume("s1"));
-  EXPECT_TRUE(reaches("a", "s1"));
-  EXPECT_FALSE(reaches("b", "s1"));
-  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "other", "s1"));
-  EXPECT_FALSE(reach.Reaches("a", "", "configmaps", "default", "s1"));
-  // What was acknowledged is known at once, each time.
-  for (int i = 0; i < 50; ++i) {
-    const std::string name = fmt::format("late-{}", i);
-    MakePod(name, "a", SecretVolume(name));
-    EXPECT_TRUE(reaches("a", name.c_str())) << i;
-  }
-  MakePod("unbound", "", SecretVolume("s2"));
-  EXPECT_FALSE(reaches("a", "s2"));
-  ASSERT_EQ(Post(At(kPods, "unbound") + "/binding", {{"metadata", {{"name", "unbound"}}},
-                                                     {"target", {{"kind", "Node"}, {"name", "a"}}}})
-                .code,
-            201);
-  EXPECT_TRUE(reaches("a", "s2"));
-  ASSERT_EQ(Delete(At(kPods, "before"), {{"gracePeriodSeconds", 0}}).code, 200);
-  // What ended is known once the store has told of it.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (reaches("a", "s1") && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-  EXPECT_FALSE(reaches("a", "s1"));
-}
-
-TEST_F(NodeReachTest, FindsTheSecretsThatStorageClustersName) {
-  NodeReach reach(*store_);
-  EXPECT_FALSE(reach.IsSecretOfCluster("berth-block", "ceph"));
-  const auto put = [&](const std::string& name, const Json& backend) {
-    const Json cluster = {{"apiVersion", "storage.berth.dev/v1alpha1"},
-                          {"kind", "StorageCluster"},
-                          {"metadata", {{"name", name}}},
-                          {"spec", {{"backend", backend}}}};
-    return store_->Apply({.key = ObjectStoreKey(api::kinds::kStorageCluster, "", name),
-                          .value = base::json::Dump(cluster)});
-  };
-  ASSERT_TRUE(put("images", {{"images", {{"folder", "/srv"}}}}).ok());
-  ASSERT_TRUE(
-      put("ceph", {{"rbd", {{"secretRef", {{"name", "ceph"}, {"namespace", "berth-block"}}}}}})
-          .ok());
-  EXPECT_TRUE(reach.IsSecretOfCluster("berth-block", "ceph"));
-  EXPECT_FALSE(reach.IsSecretOfCluster("berth-block", "other"));
-  EXPECT_FALSE(reach.IsSecretOfCluster("kube-system", "ceph"));
-  EXPECT_FALSE(reach.IsSecretOfCluster("", ""));
-}
-
-TEST_F(NodeReachTest, FollowsClaimsToVolumesAndTheirSecrets) {
-  const auto claim = Post(kClaims, ClaimNamed("c"));
-  ASSERT_EQ(claim.code, 201) << claim.body;
-  const Json pv = {
-      {"metadata", {{"name", "pv"}}},
-      {"spec",
-       {{"capacity", {{"storage", "1Gi"}}},
-        {"accessModes", {"ReadWriteOnce"}},
-        {"claimRef",
-         {{"namespace", "default"}, {"name", "c"}, {"uid", claim.json["metadata"]["uid"]}}},
-        {"csi",
-         {{"driver", "d"},
-          {"volumeHandle", "h"},
-          {"nodeStageSecretRef", {{"name", "stage"}, {"namespace", "vault"}}},
-          {"controllerPublishSecretRef", {{"name", "control"}, {"namespace", "vault"}}}}}}}};
-  ASSERT_EQ(Post("/api/v1/persistentvolumes", pv).code, 201);
-  ASSERT_EQ(Patch(At(kClaims, "c"), {{"spec", {{"volumeName", "pv"}}}}).code, 200);
-  MakePod("p", "a", ClaimVolume("c"));
-  NodeReach reach(*store_);
-  EXPECT_TRUE(reach.Reaches("a", "", "persistentvolumeclaims", "default", "c"));
-  EXPECT_TRUE(reach.Reaches("a", "", "persistentvolumes", "", "pv"));
-  EXPECT_TRUE(reach.Reaches("a", "", "secrets", "vault", "stage"));
-  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "vault", "control"));
-  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "default", "stage"));
-  for (const char* resource : {"persistentvolumes", "persistentvolumeclaims", "secrets"}) {
-    EXPECT_FALSE(reach.Reaches("b", "", resource, resource[0] == 's' ? "vault" : "default",
-                               resource[0] == 's' ? "stage" : "c"))
-        << resource;
-  }
-  EXPECT_FALSE(reach.Reaches("b", "", "persistentvolumes", "", "pv"));
-}
-
-TEST_F(NodeReachTest, FollowsVolumesToWhatTheirMountsNeed) {
-  struct Case {
-    std::string_view source;
-    std::string_view resource, ns, name;
-  };
-  const Case cases[] = {
-      {R"({"glusterfs":{"endpoints":"e","path":"v"}})", "endpoints", "default", "e"},
-      {R"({"glusterfs":{"endpoints":"e","path":"v","endpointsNamespace":"stores"}})", "endpoints",
-       "stores", "e"},
-      {R"({"cephfs":{"monitors":["m"],"secretRef":{"name":"s"}}})", "secrets", "default", "s"},
-      {R"({"cephfs":{"monitors":["m"],"secretRef":{"name":"s","namespace":"vault"}}})", "secrets",
-       "vault", "s"},
-  };
-  for (int i = 0; const Case& one : cases) {
-    const std::string pv_name = fmt::format("pv-{}", i), claim_name = fmt::format("c-{}", i);
-    const std::string node = fmt::format("node-{}", i++);
-    const auto claim = Post(kClaims, ClaimNamed(claim_name));
-    ASSERT_EQ(claim.code, 201) << claim.body;
-    Json pv = {{"metadata", {{"name", pv_name}}}, {"spec", base::json::Parse(one.source).value()}};
-    pv["spec"]["capacity"] = {{"storage", "1Gi"}};
-    pv["spec"]["accessModes"] = {"ReadWriteMany"};
-    pv["spec"]["claimRef"] = {
-        {"namespace", "default"}, {"name", claim_name}, {"uid", claim.json["metadata"]["uid"]}};
-    const auto made = Post("/api/v1/persistentvolumes", pv);
-    ASSERT_EQ(made.code, 201) << made.body;
-    ASSERT_EQ(Patch(At(kClaims, claim_name), {{"spec", {{"volumeName", pv_name}}}}).code, 200);
-    MakePod(fmt::format("p-{}", node), node, ClaimVolume(claim_name));
-    NodeReach reach(*store_);
-    EXPECT_TRUE(reach.Reaches(node, "", one.resource, one.ns, one.name)) << one.source;
-    EXPECT_FALSE(reach.Reaches(node, "", one.resource, "other", one.name)) << one.source;
-    EXPECT_FALSE(reach.Reaches(node, "", one.resource, one.ns, "other")) << one.source;
-    EXPECT_FALSE(reach.Reaches("elsewhere", "", one.resource, one.ns, one.name)) << one.source;
-  }
 }
 
 }  // namespace

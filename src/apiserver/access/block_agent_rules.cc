@@ -12,8 +12,8 @@ std::span<const NodeRule> BlockAgentRules() {
       {"", "pods", "", {"get", "list"}},
       {"coordination.k8s.io", "leases", "", {"get"}},
       {"", "events", "", {"create", "patch"}},
-      // The key of a storage.
-      {"", "secrets", "", {"get"}, NodeRule::Limit::kOfCluster},
+      // The key of a storage that the node has to do with.
+      {"", "secrets", "", {"get"}, NodeRule::Limit::kOfCluster, kBlockAgentNamespace},
       {kBlock, "volumefences", "", {"get", "list", "watch", "create", "update", "delete"}},
       {kBlock, "volumefences", "status", {"update"}},
       {kBlock, "nodecleanups", "", {"get", "list", "watch", "create", "update", "delete"}},

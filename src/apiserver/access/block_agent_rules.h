@@ -3,10 +3,14 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "apiserver/access/node_rules.h"
 
 namespace berth::apiserver {
+
+// The namespace of the agents in the manifests, and of the Secrets that they may read.
+inline constexpr std::string_view kBlockAgentNamespace = "berth-block";
 
 std::span<const NodeRule> BlockAgentRules();
 

@@ -1,5 +1,6 @@
 #include "apiserver/access/node_reach.h"
 
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 
@@ -221,8 +222,8 @@ bool NodeReach::ReachesVolume(std::string_view node, std::string_view name) {
                                   String(volume, {"spec", "claimRef", "namespace"}), claim));
 }
 
-bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource,
-                                std::string_view ns, std::string_view name) {
+bool NodeReach::FindVolume(std::string_view node, bool settled,
+                           const std::function<bool(const Json&)>& visit) {
   std::shared_ptr<References> all[2];
   {
     MutexLock lock(mutex_);
@@ -230,8 +231,10 @@ bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource
     all[1] = host_mounts_;
   }
   const std::string prefix = "persistentvolumeclaims/";
+  const store::Revision now = store_.current();
   for (const auto& references : all) {
     if (references == nullptr) continue;
+    if (settled) references->WaitFor(now);
     for (const std::string& claim : references->FindReferences(node, prefix)) {
       const auto claim_record = store_.Get(KeyPrefix(api::kinds::kPersistentVolumeClaim, "") +
                                            claim.substr(prefix.size()));
@@ -243,10 +246,16 @@ bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource
       const Json pv = DecodeStored(*volume->value).value_or(Json());
       // The volume must refer back to the claim, because a claim may name any volume.
       if (String(pv, {"spec", "claimRef", "uid"}) != String(object, {"metadata", "uid"})) continue;
-      if (VolumeRefersTo(pv, resource, ns, name)) return true;
+      if (visit(pv)) return true;
     }
   }
   return false;
+}
+
+bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource,
+                                std::string_view ns, std::string_view name) {
+  return FindVolume(node, /*settled=*/false,
+                    [&](const Json& volume) { return VolumeRefersTo(volume, resource, ns, name); });
 }
 
 bool NodeReach::Reaches(std::string_view node, std::string_view group, std::string_view resource,
@@ -265,15 +274,15 @@ bool NodeReach::Reaches(std::string_view node, std::string_view group, std::stri
          ReachesByVolume(node, resource, ns, name);
 }
 
-// There are few StorageClusters, and an agent asks seldom, so they are read each time.
-bool NodeReach::IsSecretOfCluster(std::string_view ns, std::string_view name) {
-  const std::string prefix = KeyPrefix(api::kinds::kStorageCluster, "");
+bool NodeReach::FindObject(const api::KindInfo& kind, std::string_view part,
+                           const std::function<bool(const Json&)>& visit) {
+  const std::string prefix = KeyPrefix(kind, "");
   std::string after;
   store::Revision at = 0;
   for (bool more = true; more;) {
     const auto page = store_.List(prefix, after, kReachPage, at);
     if (!page.ok()) {
-      LOG_WARNING("api: which Secrets StorageClusters name is not known: {}",
+      LOG_WARNING("api: which Secrets a block agent may read is not known: {}",
                   base::ToString(page.status()));
       return false;
     }
@@ -281,18 +290,63 @@ bool NodeReach::IsSecretOfCluster(std::string_view ns, std::string_view name) {
     more = page->more;
     for (const store::Record& record : page->records) {
       after = record.key;
-      const Json object = DecodeStored(*record.value).value_or(Json());
-      for (const auto& [type, backend] : base::json::Map(object, {"spec", "backend"}).items()) {
-        for (const char* member : {"secretRef", "chapSecretRef"}) {
-          if (String(backend, {member, "namespace"}) == ns && !ns.empty() &&
-              String(backend, {member, "name"}) == name) {
-            return true;
-          }
-        }
-      }
+      // The others are skipped without parsing.
+      if (record.value->find(part) == std::string::npos) continue;
+      if (visit(DecodeStored(*record.value).value_or(Json()))) return true;
     }
   }
   return false;
+}
+
+// There are few StorageClusters, and an agent asks seldom, so they are read each time.
+std::set<std::string> NodeReach::FindClustersOf(std::string_view ns, std::string_view name) {
+  std::set<std::string> clusters;
+  if (ns.empty() || name.empty()) return clusters;
+  FindObject(api::kinds::kStorageCluster, name, [&](const Json& object) {
+    for (const auto& [type, backend] : base::json::Map(object, {"spec", "backend"}).items()) {
+      for (const char* member : {"secretRef", "chapSecretRef"}) {
+        if (String(backend, {member, "namespace"}) == ns &&
+            String(backend, {member, "name"}) == name) {
+          clusters.insert(String(object, {"metadata", "name"}));
+        }
+      }
+    }
+    return false;
+  });
+  return clusters;
+}
+
+bool NodeReach::HasEntryOf(std::string_view node, const std::set<std::string>& clusters) {
+  const auto is_of_node = [&](const api::FenceEntry& entry) {
+    return entry.node == node && clusters.contains(entry.cluster_name);
+  };
+  const bool fenced = FindObject(api::kinds::kVolumeFence, node, [&](const Json& object) {
+    return std::ranges::any_of(api::VolumeFence(object).entries(), is_of_node);
+  });
+  if (fenced) return true;
+  const auto record = store_.Get(ObjectStoreKey(api::kinds::kNodeCleanup, "", node));
+  if (!record.ok()) return false;
+  const api::NodeCleanup cleanup(DecodeStored(*record->value).value_or(Json::object()));
+  return std::ranges::any_of(cleanup.entries(), [&](const api::CleanupEntry& entry) {
+    return clusters.contains(entry.cluster_name);
+  });
+}
+
+bool NodeReach::IsSecretOfCluster(std::string_view node, std::string_view ns,
+                                  std::string_view name) {
+  const std::set<std::string> clusters = FindClustersOf(ns, name);
+  if (clusters.empty()) return false;
+  if (const auto loaded = LoadReferences(); !loaded.ok()) {
+    LOG_ERROR("api: cannot read what the pods and host mounts of nodes refer to: {}",
+              base::ToString(loaded));
+    return false;
+  }
+  const auto is_of_cluster = [&](const Json& volume) {
+    return clusters.contains(
+        String(volume, {"spec", "flexVolume", "options", api::kClusterOption}));
+  };
+  return FindVolume(node, /*settled=*/false, is_of_cluster) || HasEntryOf(node, clusters) ||
+         FindVolume(node, /*settled=*/true, is_of_cluster);
 }
 
 }  // namespace berth::apiserver

@@ -6,6 +6,7 @@
 //     │      └──── claim ◀─ volume ◀─ secret (of its CSI or Flexvolume driver, of CephFS),
 //     │                                endpoints (of GlusterFS)
 //     ├── host mount ◀─ claim ...
+//     │                 (for a block agent: a volume ◀─ StorageCluster ◀─ secret)
 //     └── volume attachment
 //
 // From the first call on, two watches on the store keep the references of bound pods and host
@@ -15,11 +16,14 @@
 // the answer is "no". Thread-safe; reads the store.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
 #include "api/kind_info.h"
+#include "base/json.h"
 #include "base/mutex.h"
 #include "store/store.h"
 
@@ -32,8 +36,11 @@ class ReachOracle {
   // Whether the object belongs to `node`, or an object that belongs to it refers to this one.
   virtual bool Reaches(std::string_view node, std::string_view group, std::string_view resource,
                        std::string_view ns, std::string_view name) = 0;
-  // Whether the back end of a StorageCluster names the Secret (spec.backend.*.secretRef).
-  virtual bool IsSecretOfCluster(std::string_view ns, std::string_view name) = 0;
+  // Whether the back end of a StorageCluster names the Secret (spec.backend.*.secretRef), and the
+  // node has to do with a volume of that StorageCluster: a pod that is bound to the node uses it,
+  // or the node has an entry in its VolumeFence, or still has to take it off (NodeCleanup).
+  virtual bool IsSecretOfCluster(std::string_view node, std::string_view ns,
+                                 std::string_view name) = 0;
 };
 
 class NodeReach : public ReachOracle {
@@ -43,7 +50,8 @@ class NodeReach : public ReachOracle {
 
   bool Reaches(std::string_view node, std::string_view group, std::string_view resource,
                std::string_view ns, std::string_view name) override;
-  bool IsSecretOfCluster(std::string_view ns, std::string_view name) override;
+  bool IsSecretOfCluster(std::string_view node, std::string_view ns,
+                         std::string_view name) override;
 
  private:
   class References;
@@ -53,6 +61,19 @@ class NodeReach : public ReachOracle {
   bool IsBound(const api::KindInfo& kind, std::string_view node, std::string_view ns,
                std::string_view name);
   bool ReachesVolume(std::string_view node, std::string_view name);
+  // Calls `visit` for the volumes that the node's pods and host mounts use, until it returns true,
+  // and returns whether it did. `settled`: waits for the writes that were acknowledged before.
+  bool FindVolume(std::string_view node, bool settled,
+                  const std::function<bool(const base::Json& volume)>& visit);
+  // The names of the StorageClusters whose back end names the Secret.
+  std::set<std::string> FindClustersOf(std::string_view ns, std::string_view name);
+  // Whether a VolumeFence or the node's NodeCleanup has an entry of the node for one of the
+  // clusters.
+  bool HasEntryOf(std::string_view node, const std::set<std::string>& clusters);
+  // Calls `visit` for the objects of a kind whose text has `part`, until it returns true, and
+  // returns whether it did.
+  bool FindObject(const api::KindInfo& kind, std::string_view part,
+                  const std::function<bool(const base::Json& object)>& visit);
   bool ReachesByVolume(std::string_view node, std::string_view resource, std::string_view ns,
                        std::string_view name);
 

@@ -35,7 +35,7 @@ bool IsWithinLimit(const NodeRule& rule, std::string_view node, const AccessAttr
       return !asked.name.empty() &&
              reach.Reaches(node, asked.group, asked.resource, asked.ns, asked.name);
     case Limit::kOfCluster:
-      return !asked.name.empty() && reach.IsSecretOfCluster(asked.ns, asked.name);
+      return !asked.name.empty() && reach.IsSecretOfCluster(node, asked.ns, asked.name);
   }
   return false;
 }
@@ -44,7 +44,8 @@ std::string RefusalReason(const NodeRule& rule, std::string_view node,
                           const AccessAttributes& asked) {
   if (!rule.refusal.empty()) return std::string(rule.refusal);
   if (asked.name.empty()) return "No Object name found";
-  if (rule.limit == Limit::kOfCluster) return "no StorageCluster names this Secret";
+  if (rule.limit == Limit::kOfCluster)
+    return "no StorageCluster of a volume of this node names this Secret";
   return fmt::format("no relationship found between node '{}' and this object", node);
 }
 

@@ -302,11 +302,15 @@ class RbdBackend : public Backend {
       case StatusCode::kNotFound:
         return Error(StatusCode::kFailedPrecondition,
                      "secret {}, which rbd.secretRef names, does not exist", Quote(name));
-      case StatusCode::kPermissionDenied:
+      case StatusCode::kPermissionDenied: {
+        // A node that has no volume of the storage any more may have to give back what it held.
+        base::MutexLock lock(mutex_);
+        if (!key_.empty()) return key_;
         return Error(StatusCode::kFailedPrecondition,
                      "this program may not read secret {}, which rbd.secretRef names: see "
                      "deploy/block-agent/rbac.yaml",
                      Quote(name));
+      }
       case StatusCode::kInvalidArgument:
         return Error(StatusCode::kFailedPrecondition, "{}", base::Message(values.status()));
       default: {
