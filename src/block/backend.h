@@ -135,9 +135,9 @@ class Backend {
   // process was killed and lives, so that it may still send what it has begun.
   virtual base::Status EndUnshown(const std::string& /*image*/) { return base::OkStatus(); }
   // Takes from the image what a process of this node held that was killed, or ended with an earlier
-  // boot, and that could not give it back. Call it only when this node has no mapping of the image.
-  // OK also if there is nothing, or no such image, as always where the kernel frees a lock with its
-  // process.
+  // boot, and that could not give it back. Call it only when this node has no mapping of the image,
+  // and after ForceUnmap, which does not ask the storage. OK also if there is nothing, or no such
+  // image, as always where the kernel frees a lock with its process.
   virtual base::Status FreeFromDead(const std::string& /*image*/) { return base::OkStatus(); }
   // The fences that stand, by node: the clients that Fence has shut out and Unfence has not let in
   // again. The storage keeps this list itself, so that no fence gets lost.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "api/kinds/secret_data.h"
 #include "base/ipc/block_call.h"
@@ -35,6 +37,8 @@ constexpr size_t kLargestDriver = 8 * 1024 * 1024;
 constexpr std::chrono::seconds kOwnPatience{30};
 // The delay before the agent works again on a volume for which Reconcile left something open.
 constexpr std::chrono::seconds kSoon{10};
+// The patience of each step that shuts a device off: a part of kShutOffTime.
+constexpr std::chrono::seconds kShutOffPatience{5};
 
 // Reads the driver's executable, and appends its trailer (base/ipc/block_call.h).
 StatusOr<std::string> ReadDriverWithTrailer(const std::string& executable,
@@ -80,6 +84,7 @@ class AgentImpl : public Agent {
   ~AgentImpl() override {
     if (attachments_ != nullptr) attachments_->EndWaits();
     service_.reset();
+    if (self_fence_ != nullptr) self_fence_->Stop();
     informers_.Stop();
     if (lock_watch_ != nullptr) lock_watch_->Stop();
     if (cluster_cleanup_ != nullptr) cluster_cleanup_->Stop();
@@ -88,7 +93,8 @@ class AgentImpl : public Agent {
   }
 
   Status StartParts(kube::Client& client, base::EventSink& events, const base::Clock& clock,
-                    MakeBackend make_backend) {
+                    MakeBackend make_backend, kube::Client& probe) {
+    if (options_.self_fence.has_value()) RETURN_IF_ERROR(CheckSelfFenceTimes(*options_.self_fence));
     if (!make_backend) {
       make_backend = [this, &client](const base::Json& settings) {
         return block::OpenBackend(settings,
@@ -133,6 +139,7 @@ class AgentImpl : public Agent {
     cleanups_.Start();
     cluster_cleanup_->Start();
     lock_watch_->Start();
+    StartSelfFence(probe);
     informers_.Start();
     ASSIGN_OR_RETURN(
         service_, DriverService::Start(
@@ -163,6 +170,54 @@ class AgentImpl : public Agent {
   Attachments& attachments() override { return *attachments_; }
 
  private:
+  void StartSelfFence(kube::Client& probe) {
+    if (!options_.self_fence.has_value()) return;
+    self_fence_ = std::make_unique<SelfFence>(
+        SelfFence::Options{.after = options_.self_fence->after},
+        SelfFence::Parts{
+            .ask_api = [this, &probe] { return AskApi(probe); },
+            .list = [this] { return attachments_->ListMovableVolumes(); },
+            .ask_lock =
+                [this](const std::string& volume) { return attachments_->CheckOwnLock(volume); },
+            .take_off =
+                [this](const std::string& volume) {
+                  return attachments_->TakeOffCutOff(
+                      volume, {.on = true, .patience = kShutOffPatience},
+                      std::chrono::steady_clock::now() + kOwnPatience);
+                },
+            .returned =
+                [this](const std::set<std::string>& volumes) {
+                  for (const std::string& volume : volumes) {
+                    attachments_->ReportCutOff(volume);
+                    workers_.AddNow(volume);
+                  }
+                }});
+    self_fence_->Start();
+  }
+
+  // Reads the Lease that the kubelet renews, because its duration bounds the time for which others
+  // wait, too.
+  Status AskApi(kube::Client& probe) {
+    const auto lease = kube::Get<api::Lease>(probe, "kube-node-lease", options_.node);
+    // A refusal is an answer as well.
+    if (lease.status().code() == StatusCode::kNotFound ||
+        lease.status().code() == StatusCode::kPermissionDenied) {
+      return base::OkStatus();
+    }
+    RETURN_IF_ERROR(lease);
+    const std::chrono::seconds duration(lease->Int({"spec", "leaseDurationSeconds"}));
+    if (duration.count() <= 0 || duration >= options_.self_fence->grace_period) {
+      return base::OkStatus();
+    }
+    const Status fits =
+        CheckSelfFenceTimes({.after = options_.self_fence->after, .grace_period = duration});
+    if (!fits.ok() && !std::exchange(told_short_lease_, true)) {
+      LOG_ERROR("the Lease of node {} counts for {} s only: {}", Quote(options_.node),
+                duration.count(), base::Message(fits));
+    }
+    return base::OkStatus();
+  }
+
   void WatchObjects() {
     informers_.OfOptional<api::VolumeFence>().AddHandler([this](const auto& change) {
       QueueByFence(change.key, change.after.get());
@@ -260,6 +315,8 @@ class AgentImpl : public Agent {
   std::optional<NodeCleanupWorker> cleanup_worker_;
   std::unique_ptr<ClusterCleanup> cluster_cleanup_;
   std::unique_ptr<LockWatch> lock_watch_;
+  std::unique_ptr<SelfFence> self_fence_;
+  bool told_short_lease_ = false;  // only the thread that asks the API uses it
   kube::Informers informers_;
   base::KeyedWorkers workers_;
   base::KeyedWorkers cleanups_;  // one key: the node
@@ -270,9 +327,10 @@ class AgentImpl : public Agent {
 
 StatusOr<std::unique_ptr<Agent>> Agent::Start(AgentOptions options, kube::Client& client,
                                               base::EventSink& events, const base::Clock& clock,
-                                              MakeBackend make_backend) {
+                                              MakeBackend make_backend, kube::Client* probe) {
   auto agent = std::make_unique<AgentImpl>(std::move(options), client);
-  RETURN_IF_ERROR(agent->StartParts(client, events, clock, std::move(make_backend)));
+  RETURN_IF_ERROR(agent->StartParts(client, events, clock, std::move(make_backend),
+                                    probe == nullptr ? client : *probe));
   return std::unique_ptr<Agent>(std::move(agent));
 }
 

@@ -7,12 +7,15 @@
 //                   its PersistentVolume changes, when its VolumeFence changes and does not allow a
 //                   use of this node, ten seconds after any other change of the fence, after a
 //                   failure, and every minute
+//   cut off         neither the API nor the storage's lock of a volume answers ─▶ the volume is
+//                   taken off before its fence may be broken (self_fence.h)
 //
 // If the agent dies, mounts and devices stay, because the kernel holds them. The next agent
 // continues from the records.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,7 @@
 #include "base/event_sink.h"
 #include "base/status.h"
 #include "blockagent/attachments.h"
+#include "blockagent/self_fence.h"
 #include "kube/client.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
@@ -46,17 +50,22 @@ struct AgentOptions {
   // After a Node is gone, its Lease must stay unchanged this long before the node counts as silent;
   // longer if the Lease says so.
   std::chrono::milliseconds node_silence = kLeaseTime;
+  // When this node takes its own volumes off because it is cut off (self_fence.h). Nothing: never.
+  std::optional<SelfFenceTimes> self_fence = SelfFenceTimes();
 };
 
 class Agent {
  public:
   // Starts the threads, serves the socket and installs the drivers. Borrows the objects that it
   // takes by reference; they must outlive the agent. If `make_backend` is null, block::OpenBackend
-  // is used. Fails if another block agent of this node runs, or if a record is damaged.
+  // is used. `probe` asks the API whether it answers, and gives each request up within a fifth of
+  // options.self_fence->after; null: `client`. Fails if another block agent of this node runs, if a
+  // record is damaged, or if the times of self_fence do not fit (INVALID_ARGUMENT).
   static base::StatusOr<std::unique_ptr<Agent>> Start(AgentOptions options, kube::Client& client,
                                                       base::EventSink& events,
                                                       const base::Clock& clock,
-                                                      MakeBackend make_backend);
+                                                      MakeBackend make_backend,
+                                                      kube::Client* probe = nullptr);
   // Waits for running calls. Mounts stay.
   virtual ~Agent() = default;
 

@@ -19,6 +19,14 @@ using base::StatusOr;
 
 }  // namespace
 
+base::ObjectReference ReferenceToVolume(const Record& record) {
+  return {.api_version = "v1",
+          .kind = "PersistentVolume",
+          .ns = "",
+          .name = record.volume,
+          .uid = record.volume_uid};
+}
+
 bool Shows(const platform::MountEntry& mount, const block::Mapping& mapping) {
   // In the mount table btrfs has its own device number, so the source is compared.
   if (mount.fs_type == "btrfs") return mount.source == mapping.device;

@@ -45,6 +45,7 @@
 #include "blockagent/fence.h"
 #include "blockagent/mount_call.h"
 #include "blockagent/records.h"
+#include "blockagent/self_fence.h"
 #include "kube/client.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
@@ -130,6 +131,16 @@ class Attachments {
   // Gives true if the caller should call it again soon, because a use is still attaching or could
   // not be taken off.
   base::StatusOr<bool> Reconcile(const std::string& volume, Deadline deadline);
+
+  // For SelfFence: the volumes on record of back ends that fence nodes; whether the storage says
+  // that this node holds the volume's lock; and the removal of the device and mounts of a volume
+  // whose node is cut off, which asks neither the API nor the storage. Its uses stay on record and
+  // in the fence, until Reconcile reaches the API.
+  std::vector<SelfFence::Volume> ListMovableVolumes();
+  base::Status CheckOwnLock(const std::string& volume);
+  base::Status TakeOffCutOff(const std::string& volume, const Force& force, Deadline deadline);
+  // Tells by events that TakeOffCutOff took the volume off.
+  void ReportCutOff(const std::string& volume);
 
   // Exchanges locks with other nodes by the back end of the cluster, as Backend::ExchangeLocks
   // does.
@@ -268,8 +279,12 @@ class Attachments {
   base::Mutex mutex_;
   std::map<std::string, BackendPtr> backends_ ABSL_GUARDED_BY(mutex_);  // by settings
   std::map<std::string, std::shared_ptr<ClusterRead>> cluster_reads_ ABSL_GUARDED_BY(mutex_);
+  // What to tell of volumes that were taken off because this node was cut off, by volume.
+  std::map<std::string, std::vector<base::ObjectReference>> cut_off_ ABSL_GUARDED_BY(mutex_);
 };
 
+// The record's PersistentVolume, for events.
+base::ObjectReference ReferenceToVolume(const Record& record);
 // Whether a mount shows the file system on the mapping's device.
 bool Shows(const platform::MountEntry& mount, const block::Mapping& mapping);
 

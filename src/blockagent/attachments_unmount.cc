@@ -24,22 +24,6 @@ using platform::MountEntry;
 // This agent never makes more mounts than this at one path.
 constexpr int kMostStacked = 16;
 
-base::ObjectReference ReferenceTo(const Record& record) {
-  return {.api_version = "v1",
-          .kind = "PersistentVolume",
-          .ns = "",
-          .name = record.volume,
-          .uid = record.volume_uid};
-}
-
-base::ObjectReference ReferenceTo(const FenceEntry& entry) {
-  return {.api_version = "v1",
-          .kind = "Pod",
-          .ns = entry.pod_namespace,
-          .name = entry.pod,
-          .uid = entry.pod_uid};
-}
-
 Status OtherMountError(const std::string& folder, const MountEntry& mount) {
   return Error(StatusCode::kFailedPrecondition,
                "{} is a mount point of {}, which is not a volume of this agent: it is left mounted",
@@ -137,7 +121,8 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
   RETURN_IF_ERROR(UnmountAll(record, entry, force.on));
   ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(record, force));
   bool freed = true;
-  if (!was_mapped) {
+  // A process that was killed gave nothing back.
+  if (!was_mapped || force.on) {
     ASSIGN_OR_RETURN(freed, FreeFromDead(record, force));
   }
   // The fence may be released now, because the device is gone.
@@ -277,7 +262,7 @@ void Attachments::ReportLost(const Record& record, const FenceEntry& use, const 
       "the fence of volume {} no longer names {}: it is taken off node {} by force, because {}",
       Quote(record.volume), Describe(use), Quote(options_.node), why);
   LOG_WARNING("{}", text);
-  for (const auto& object : {ReferenceTo(record), ReferenceTo(use)}) {
+  for (const auto& object : {ReferenceToVolume(record), ReferenceToPod(use)}) {
     parts_.events.Record(object, base::EventType::kWarning, "FenceLost", text);
   }
 }
@@ -303,7 +288,7 @@ StatusOr<LossDecision> Attachments::RestoreFence(const Record& record, const Fen
   } else if (volume.status().code() != StatusCode::kNotFound) {
     return base::Annotate(volume.status(), "read the PersistentVolume");
   }
-  return fences_.Restore(request, ReferenceTo(record), [&] { return FindOwnLock(record); });
+  return fences_.Restore(request, ReferenceToVolume(record), [&] { return FindOwnLock(record); });
 }
 
 Status Attachments::SettleLost(const Record& record, const Use& use, bool& restored) {
@@ -332,9 +317,10 @@ void Attachments::ReportQuarantined(const Record& record, const std::string& why
       fmt::format("volume {} on node {}: {}", Quote(record.volume), Quote(options_.node), why);
   LOG_WARNING("{}", text);
   ReportDevice(record, "Quarantined", why);
-  parts_.events.Record(ReferenceTo(record), base::EventType::kWarning, "VolumeQuarantined", text);
+  parts_.events.Record(ReferenceToVolume(record), base::EventType::kWarning, "VolumeQuarantined",
+                       text);
   for (const Use& use : record.uses) {
-    parts_.events.Record(ReferenceTo(use.entry), base::EventType::kWarning, "VolumeQuarantined",
+    parts_.events.Record(ReferenceToPod(use.entry), base::EventType::kWarning, "VolumeQuarantined",
                          text);
   }
 }

@@ -199,6 +199,45 @@ TEST_F(CleanupTest, AVolumeWithoutADeviceIsTakenOffWithoutItsStorage) {
   EXPECT_EQ(asked, 3);
 }
 
+// The node reached neither the API nor the storage: the volume goes although both are away, and its
+// fence is given back once the API answers.
+TEST_F(CleanupTest, AVolumeOfANodeThatIsCutOffIsTakenOffWithoutApiAndStorage) {
+  {
+    base::MutexLock lock(images_.mutex);
+    images_.can_fence = true;
+  }
+  Attach("pv-1");
+  AddFence("pv-1");
+  AddPod("uid-pv-1");
+  bool away = true;
+  on_call_ = [&](std::string_view call, const std::string&) {
+    const bool asks = call == "FreeFromDead" || call == "HoldsLock" || call == "FindClients";
+    return asks && away ? Error(StatusCode::kUnavailable, "no monitor answers") : base::OkStatus();
+  };
+  Open();
+  const auto movable = attachments_->ListMovableVolumes();
+  ASSERT_EQ(movable.size(), 1U);
+  EXPECT_TRUE(movable[0].has_device);
+  EXPECT_EQ(attachments_->CheckOwnLock("pv-1").code(), StatusCode::kUnavailable);
+  client_.SetOutage(Error(StatusCode::kUnavailable, "no route"));
+  ASSERT_OK(attachments_->TakeOffCutOff("pv-1", {.on = true, .patience = seconds(1)},
+                                        steady_clock::now() + seconds(10)));
+  EXPECT_FALSE(IsMapped("pv-1"));
+  EXPECT_FALSE(mounter_.IsMounted(FenceEntryOf("pv-1").mount_dir));
+  EXPECT_FALSE(attachments_->ListMovableVolumes()[0].has_device);
+  EXPECT_FALSE(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)).ok());
+  client_.SetOutage(base::OkStatus());
+  away = false;
+  EXPECT_TRUE(HasFence("pv-1"));
+  attachments_->ReportCutOff("pv-1");
+  EXPECT_EQ(std::ranges::count(events_.events(), "NodeCutOff",
+                               &volume::FakeEventSink::Event::reason),
+            2);  // of the PersistentVolume, and of the pod
+  ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
+  EXPECT_FALSE(HasFence("pv-1"));
+  EXPECT_FALSE(attachments_->Find("pv-1").has_value());
+}
+
 // Without locks, and after the fence got lost, only its pod shows that a node has the image mapped.
 TEST_F(CleanupTest, AnImageWithoutLocksIsNotMappedBesideAPodThatRunsElsewhere) {
   {

@@ -102,14 +102,6 @@ bool IsMarkedBroken(const VolumeFence& fence, const FenceEntry& use) {
          fence.annotation(kBrokenPods).find(use.pod_uid + ",") != std::string::npos;
 }
 
-base::ObjectReference ReferenceToPod(const FenceEntry& entry) {
-  return {.api_version = "v1",
-          .kind = "Pod",
-          .ns = entry.pod_namespace,
-          .name = entry.pod,
-          .uid = entry.pod_uid};
-}
-
 // Sets the condition Blocked. Gives false if it has that value already.
 bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
                 const std::string& now) {
@@ -140,6 +132,14 @@ bool SetBlocked(VolumeFence& fence, bool blocked, const std::string& message,
 }
 
 }  // namespace
+
+base::ObjectReference ReferenceToPod(const FenceEntry& entry) {
+  return {.api_version = "v1",
+          .kind = "Pod",
+          .ns = entry.pod_namespace,
+          .name = entry.pod,
+          .uid = entry.pod_uid};
+}
 
 bool ContainsUse(const std::vector<FenceEntry>& entries, const FenceEntry& use) {
   return std::ranges::any_of(entries, [&](const FenceEntry& one) { return one.IsSameUse(use); });

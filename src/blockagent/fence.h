@@ -118,6 +118,9 @@ class Fences {
   const Options options_;
 };
 
+// The pod that an entry names, for events.
+base::ObjectReference ReferenceToPod(const api::FenceEntry& entry);
+
 // Marks all entries of a fence as broken, writes them into the NodeCleanups of their nodes, and
 // then deletes the fence, even if pods use the volume. The mark keeps the agents from removing what
 // they find in their NodeCleanups while the fence still names their pods. This is `berth fence

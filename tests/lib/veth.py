@@ -28,5 +28,9 @@ class Veth:
         run([*enter, "ip", "address", "add", f"{self.address}/30", "dev", "eth0"])
         run([*enter, "ip", "link", "set", "eth0", "up"])
 
+    def set_link(self, state):
+        """"down": packets get lost, in both directions. "up": they pass again."""
+        subprocess.check_call(["ip", "link", "set", self.link, state])
+
     def delete(self):
         subprocess.run(["ip", "link", "delete", self.link], capture_output=True)

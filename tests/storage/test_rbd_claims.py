@@ -9,9 +9,11 @@ import tempfile
 import time
 
 import pytest
+import yaml
 from lib import block_agent, mounts, objects
-from lib.block_agent import BlockAgent
+from lib.block_agent import BlockAgent, as_agent
 from lib.ceph import Missing
+from lib.cut_proxy import CutProxy
 from lib.local_api import WatchedStandalone
 from lib.rbd import POOL, RbdCluster, begin
 from lib.standalone import BINARY, wait_for
@@ -296,3 +298,53 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
         other.kill()
         other.wait()
         mounts.unmount_below(folder)
+
+
+@pytest.fixture
+def cut(site):
+    """The way of the agent to the API, which can be cut. The agent fences itself soon."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bx-", dir="/run"))
+    way = CutProxy(folder / "api.sock", site.berth.data / "api.sock")
+    config = folder / "kubeconfig"
+    config.write_text(yaml.safe_dump({
+        "clusters": [{"name": "c", "cluster": {"server": f"unix://{way.path}"}}],
+        "users": [{"name": "u", "user": as_agent("node-a")}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}))
+    before = site.agent.flags, site.agent.kubeconfig
+    site.agent.stop()
+    site.agent.flags, site.agent.kubeconfig = [*before[0], "--self-fence-after", "6s"], config
+    site.agent.start()
+    yield way
+    way.heal()
+    site.agent.stop()
+    site.agent.flags, site.agent.kubeconfig = before
+    site.agent.start()
+    way.close()
+
+
+def test_a_node_that_is_cut_off_takes_its_volume_off_and_gets_it_anew(site, cut):
+    """Neither the API nor the storage answers. Before anybody may break its fence, the node has no process of the volume
+    any more, and its pod gets errors."""
+    name = site.claim("data")
+    site.run("one", "data")
+
+    def write(pod):
+        return site.berth.run("exec", pod, "--", "sh", "-c", "echo more >> /data/who && sync /data/who", check=False)
+
+    def exports():
+        return list((site.proxy.folder / "records").glob("*.json"))
+    assert write("one").returncode == 0 and exports()
+    try:
+        site.ceph.veth.set_link("down")
+        cut.hang()
+        wait_for("the process of the volume to end", lambda: not exports())
+        wait_for("the pod's error", lambda: write("one").returncode != 0)
+        assert site.berth.get("volumefences", name) is not None, "it is given back when the API answers"
+    finally:
+        site.ceph.veth.set_link("up")
+        cut.heal()
+    wait_for("the fence to be given back", lambda: site.berth.get("volumefences", name) is None)
+    wait_for("the event", lambda: [e for e in site.berth.events("one") if e["reason"] == "NodeCutOff"])
+    site.remove("one")
+    site.run("two", "data")
+    assert site.read("two") == ["one", "more", "two"]

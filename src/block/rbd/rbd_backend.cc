@@ -252,13 +252,8 @@ class RbdBackend : public Backend {
   }
   base::Status ForceUnmap(const Mapping& mapping, milliseconds patience) override {
     if (!IsKernelDevice(mapping)) {
-      RETURN_IF_ERROR(proxied_.ForceUnmap(mapping, patience));
-      // The device is off, which does not depend on whether the storage answers.
-      if (const base::Status freed = FreeFromDead(mapping.image); !freed.ok()) {
-        LOG_WARNING("image {} keeps the lock of a process that was killed: {}",
-                    Quote(mapping.image), base::ToString(freed));
-      }
-      return base::OkStatus();
+      // The caller frees the lock (FreeFromDead), because that needs the storage.
+      return proxied_.ForceUnmap(mapping, patience);
     }
     ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
     if (!device.has_value()) return base::OkStatus();

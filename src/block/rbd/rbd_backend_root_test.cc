@@ -175,6 +175,7 @@ TEST_F(RbdMappingTest, AForcedUnmapIsNotDoneWhileAProcessOfTheVolumeCannotBeKill
   ASSERT_OK(backend_->ForceUnmap(*mapping, std::chrono::seconds(10)));
   EXPECT_THAT(exports_->List(), IsEmpty());
   ASSERT_OK(backend_->EndUnshown("pvc-1"));
+  ASSERT_OK(backend_->FreeFromDead("pvc-1"));
   EXPECT_FALSE(*backend_->HasLock("pvc-1")) << "what is left of the process is fenced";
 }
 

@@ -31,6 +31,8 @@ struct BlockAgentFlags {
   blockagent::AgentOptions agent;
   std::string kubeconfig;
   std::string http_address;
+  blockagent::SelfFenceTimes self_fence;
+  bool no_self_fence = false;
   int verbosity = 0;
 };
 
@@ -74,10 +76,20 @@ Status RunBlockAgent(BlockAgentFlags flags, StopSignals& signals) {
   ASSIGN_OR_RETURN(const kube::Config config, LoadAgentApiConfig(flags.kubeconfig));
   ASSIGN_OR_RETURN(const auto client,
                    kube::NewHttpClient(config, {.user_agent = "berth-block-agent"}));
+  // Its requests end early, so that one that got lost does not look as if the API were away.
+  std::unique_ptr<kube::Client> probe;
+  if (flags.no_self_fence) {
+    flags.agent.self_fence.reset();
+  } else {
+    flags.agent.self_fence = flags.self_fence;
+    ASSIGN_OR_RETURN(probe,
+                     kube::NewHttpClient(config, {.user_agent = "berth-block-agent",
+                                                  .request_timeout = flags.self_fence.after / 5}));
+  }
   const base::SystemClock clock;
   kube::EventRecorder events(*client, clock, "berth-block-agent", flags.agent.node);
-  ASSIGN_OR_RETURN(const auto agent,
-                   blockagent::Agent::Start(flags.agent, *client, events, clock, nullptr));
+  ASSIGN_OR_RETURN(const auto agent, blockagent::Agent::Start(flags.agent, *client, events, clock,
+                                                              nullptr, probe.get()));
   base::Metrics metrics;
   ASSIGN_OR_RETURN(
       const auto endpoints,
@@ -140,6 +152,14 @@ void AddBlockAgentCommand(CLI::App& app, int& exit_code) {
       *command, "--node-silence", flags->agent.node_silence,
       "How long a deleted Node's Lease must stay unchanged before the node counts as silent; "
       "longer if the Lease says so (default: 45s)");
+  AddDuration(*command, "--self-fence-after", flags->self_fence.after,
+              "After how long without an answer of the API and of the storage's lock this node "
+              "takes a volume off that the storage could move (default: 15s)");
+  AddDuration(*command, "--node-monitor-grace-period", flags->self_fence.grace_period,
+              "The flag of that name of kube-controller-manager: after that long without a sign of "
+              "life of a node its fences may be broken (default: 40s)");
+  command->add_flag("--no-self-fence", flags->no_self_fence,
+                    "Keep the volumes however long this node is cut off");
   command->add_option(
       "--http-endpoint", flags->http_address,
       "Address at which metrics and health are served, as ':8080' (default: nowhere)");
