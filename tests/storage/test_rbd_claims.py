@@ -300,6 +300,69 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
         mounts.unmount_below(folder)
 
 
+def use_by_hand(site, name, cluster="ceph", image=None):
+    """A volume, its claim and a pod, all made by hand, for an image of that name."""
+    volume, claim = block_agent.volume(name, cluster)
+    volume["spec"]["flexVolume"]["options"]["image"] = image or name
+    site.berth.apply(volume)
+    site.berth.apply(claim)
+    site.berth.wait_phase("pvc", name, "Bound")
+    site.berth.apply(objects.pod(f"uses-{name}", STAY, [name], mounts=[{"name": name, "mountPath": "/data"}]))
+
+
+def refusals(site, name, said):
+    return [e["message"] for e in site.berth.events(f"uses-{name}") if e["reason"] == "FailedMount" and said in e["message"]]
+
+
+def test_an_image_that_is_not_there_is_not_made(site):
+    use_by_hand(site, "absent")
+    wait_for("the event", lambda: refusals(site, "absent", "there is no image 'absent'"))
+    assert site.images() == {}
+    site.remove("uses-absent")
+    site.berth.run("delete", "pvc", "absent")
+    site.berth.run("delete", "pv", "absent", "--wait=false")
+
+
+def test_an_image_with_somebodys_data_is_not_formatted(site):
+    """It has the header of an encrypted disk, which is no file system."""
+    site.ceph.rbd("rbd.RBD().create(io, 'theirs', 64 << 20, old_format=False, features=4)\n"
+                  "with rbd.Image(io, 'theirs') as image: image.write(b'LUKS\\xba\\xbe\\0\\1' + b's' * 504, 0)")
+    try:
+        use_by_hand(site, "theirs")
+        wait_for("the event", lambda: refusals(site, "theirs", "crypto_LUKS"))
+        site.remove("uses-theirs")
+        wait_for("the lock to go", lambda: not site.call("holders", image="theirs")["holders"])
+        assert site.ceph.rbd("with rbd.Image(io, 'theirs') as image: print(image.read(0, 6))") == "b'LUKS\\xba\\xbe'\n"
+        site.berth.run("delete", "pvc", "theirs")
+        site.berth.run("delete", "pv", "theirs", "--wait=false")
+    finally:
+        site.ceph.rbd("rbd.RBD().remove(io, 'theirs')")
+
+
+def test_two_storage_clusters_that_name_one_image_tell(site):
+    name = site.claim("data")
+    site.cluster("twin")
+    volume, claim = block_agent.volume("second", "twin")
+    volume["spec"]["flexVolume"]["options"]["image"] = name
+    site.berth.apply(volume)
+
+    def condition(cluster):
+        return [c["status"] for c in site.status(cluster).get("conditions", []) if c["type"] == "ImageNamedTwice"]
+    for cluster in ("ceph", "twin"):
+        wait_for("the condition", lambda cluster=cluster: condition(cluster) == ["True"])
+    for told in ("ceph", "twin", "second", name):
+        wait_for("the event", lambda told=told: [e for e in site.berth.events(told) if e["reason"] == "ImageNamedTwice"])
+    site.berth.run("delete", "pvc", "data")
+    wait_for("the refusal", lambda: [e for e in site.berth.events(name) if e["reason"] == "VolumeFailedDelete"
+                                     and "'second', too" in e["message"]])
+    assert set(site.images()) == {name}
+    site.berth.run("delete", "pv", "second", "--wait=false")
+    wait_for("the condition to end", lambda: condition("ceph") == ["False"])
+    site.berth.wait_gone("persistentvolumes", name)
+    site.berth.run("delete", "storageclusters", "twin", "--wait=false")
+    site.berth.wait_gone("storageclusters", "twin")
+
+
 @pytest.fixture
 def cut(site):
     """The way of the agent to the API, which can be cut. The agent fences itself soon."""
