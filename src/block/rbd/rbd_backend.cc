@@ -99,7 +99,8 @@ class RbdBackend : public Backend {
     const base::Status sound = Check(mapping);
     if (sound.code() == StatusCode::kDataLoss) return false;
     RETURN_IF_ERROR(sound);
-    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image));
+    // The API may be away, and a request to it would take longer than the storage.
+    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image, KeyAge::kAny));
     const std::string client = String(mapping.state, {"client"});
     return std::ranges::any_of(holders, [&](const Json& one) {
       return client.empty() ? String(one, {"node"}) == node_ : String(one, {"address"}) == client;
@@ -281,10 +282,14 @@ class RbdBackend : public Backend {
             {"key", key}};
   }
 
-  base::StatusOr<std::string> ReadKey() {
+  // Which key that was read before is used without a question to the API.
+  enum class KeyAge { kRecent, kAny };
+
+  base::StatusOr<std::string> ReadKey(KeyAge age = KeyAge::kRecent) {
     {
       base::MutexLock lock(mutex_);
-      if (!key_.empty() && steady_clock::now() - key_read_ < kKeyTime) return key_;
+      const bool is_recent = steady_clock::now() - key_read_ < kKeyTime;
+      if (!key_.empty() && (is_recent || age == KeyAge::kAny)) return key_;
     }
     if (!read_secret_) {
       return Error(StatusCode::kFailedPrecondition, "this program reads no secrets");
@@ -323,8 +328,8 @@ class RbdBackend : public Backend {
     return key;
   }
 
-  base::StatusOr<Json> Call(Json request, milliseconds timeout) {
-    ASSIGN_OR_RETURN(const std::string key, ReadKey());
+  base::StatusOr<Json> Call(Json request, milliseconds timeout, KeyAge age = KeyAge::kRecent) {
+    ASSIGN_OR_RETURN(const std::string key, ReadKey(age));
     request["cluster"] = Describe(key);
     request["node"] = node_.empty() ? kOperator : node_;
     auto answer = program_.Call(request, key, timeout);
@@ -340,9 +345,10 @@ class RbdBackend : public Backend {
     ASSIGN_OR_RETURN(const Json answer, Call(std::move(request), kCallTime));
     return ToInfo(answer);
   }
-  base::StatusOr<Json> FindHolders(const std::string& image) {
+  base::StatusOr<Json> FindHolders(const std::string& image, KeyAge age = KeyAge::kRecent) {
     RETURN_IF_ERROR(CheckImageName(image));
-    ASSIGN_OR_RETURN(const Json answer, Call({{"call", "holders"}, {"image", image}}, kCallTime));
+    ASSIGN_OR_RETURN(const Json answer,
+                     Call({{"call", "holders"}, {"image", image}}, kCallTime, age));
     return base::json::Array(answer, {"holders"});
   }
 
