@@ -121,7 +121,8 @@ TEST_F(RbdBackendTest, ImagesAreMadeGrownCopiedListedAndDeleted) {
 TEST_F(RbdBackendTest, ANameThatIsNoImageReachesNoProgram) {
   for (const char* name : {"", "../up", "a@b", "A", "x y"}) {
     EXPECT_EQ(backend_->Delete(name).code(), StatusCode::kInvalidArgument) << name;
-    EXPECT_EQ(backend_->Fence(name, api::NodeName("n2")).code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(backend_->FindClients(name, api::NodeName("n2")).status().code(),
+              StatusCode::kInvalidArgument);
     EXPECT_EQ(backend_->HasLock(name).status().code(), StatusCode::kInvalidArgument) << name;
     EXPECT_EQ(backend_->Map(name, {}).status().code(), StatusCode::kInvalidArgument) << name;
   }
