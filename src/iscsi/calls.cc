@@ -9,6 +9,7 @@
 #include "iscsi/logical_unit.h"
 #include "iscsi/reservations.h"
 #include "iscsi/settings.h"
+#include "iscsi/wipe.h"
 
 namespace berth::iscsi {
 
@@ -22,6 +23,8 @@ namespace {
 
 constexpr std::chrono::seconds kLogoutTime{1};
 constexpr size_t kMostNodes = 10'000;
+// What a wipe leaves of the time of a call for what comes before and after the writes.
+constexpr std::chrono::seconds kWipeMargin{4};
 
 std::string KeyText(uint64_t key) { return fmt::format("{:#018x}", key); }
 
@@ -54,13 +57,19 @@ StatusOr<Json> DescribeUnit(LogicalUnit& unit, uint16_t lun, const Settings& set
   return json;
 }
 
-StatusOr<Json> ListUnits(Session& session, const Settings& settings, Deadline deadline) {
+StatusOr<Json> DescribeBriefly(LogicalUnit& unit, uint16_t lun) {
+  ASSIGN_OR_RETURN(const UnitInfo info, Inspect(unit));
+  return Json{{"lun", lun}, {"identity", info.identity}, {"size", info.capacity.size_bytes()}};
+}
+
+StatusOr<Json> ListUnits(Session& session, const Settings& settings, bool brief,
+                         Deadline deadline) {
   SessionUnit first(session, 0, deadline);
   ASSIGN_OR_RETURN(const std::vector<uint16_t> luns, ListLuns(first));
   Json list = Json::array();
   for (const uint16_t lun : luns) {
     SessionUnit unit(session, lun, deadline);
-    auto described = DescribeUnit(unit, lun, settings);
+    auto described = brief ? DescribeBriefly(unit, lun) : DescribeUnit(unit, lun, settings);
     if (session.lost()) return Error(StatusCode::kDeadlineExceeded, "read LUN {}: no answer", lun);
     if (described.ok()) {
       list.push_back(*std::move(described));
@@ -174,7 +183,9 @@ StatusOr<Json> CheckPortals(const Settings& settings, Deadline deadline) {
 
 StatusOr<Json> RunOn(Session& session, const std::string& call, const Settings& settings,
                      const Json& request, Deadline deadline) {
-  if (call == "list") return ListUnits(session, settings, deadline);
+  if (call == "list") {
+    return ListUnits(session, settings, base::json::Bool(request, {"brief"}), deadline);
+  }
   ASSIGN_OR_RETURN(const uint16_t lun, ReadLun(request));
   SessionUnit unit(session, lun, deadline);
   // Also a target that answers commands for a LUN that it does not have must not be believed.
@@ -182,6 +193,10 @@ StatusOr<Json> RunOn(Session& session, const std::string& call, const Settings& 
   RETURN_IF_ERROR(Inspect(unit));
   if (call == "holders") return ReadHolders(unit, settings, request);
   if (call == "claim") return ClaimUnit(unit, lun, settings, request);
+  if (call == "wipe") {
+    RETURN_IF_ERROR(CheckIdentity(unit, base::json::String(request, {"identity"})));
+    return WipeUnit(unit, settings, request, deadline - kWipeMargin);
+  }
   return FenceNode(unit, settings, request);
 }
 
@@ -191,7 +206,7 @@ StatusOr<Json> RunCall(const Json& request, Deadline deadline) {
   const std::string call = base::json::String(request, {"call"});
   ASSIGN_OR_RETURN(const Settings settings, ReadSettings(request));
   if (call == "check") return CheckPortals(settings, deadline);
-  constexpr std::string_view kCalls[] = {"list", "info", "holders", "fence", "claim"};
+  constexpr std::string_view kCalls[] = {"list", "info", "holders", "fence", "claim", "wipe"};
   if (std::ranges::find(kCalls, call) == std::end(kCalls)) {
     return Error(StatusCode::kInvalidArgument, "there is no call {}", base::Quote(call));
   }

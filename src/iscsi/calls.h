@@ -4,8 +4,9 @@
 //
 //   | call    | members             | result
 //   | check   |                     | {}: the portals answer and admit this node to the target
-//   | list    |                     | luns: [{lun, identity, serial, size, blockSize, vendor,
-//   |         |                     |   product, reserved, blank, problem}]
+//   | list    | brief               | luns: [{lun, identity, serial, size, blockSize, vendor,
+//   |         |                     |   product, reserved, blank, problem}]; if `brief`, only
+//   |         |                     |   lun, identity and size, for which no data is read
 //   | info    | lun                 | the same of one LUN
 //   | holders | lun, nodes (names   | holders: [{node, address, key, reserved}], generally one of
 //   |         |  to recognise)      |   each registration but the guard's; reservation: {type, key}
@@ -13,12 +14,15 @@
 //   |         |  identity           |
 //   | claim   | lun, identity,      | the same as of info: the LUN is now kept for a volume of this
 //   |         |  size, recorded     |   StorageCluster, and nobody else can write to it
+//   | wipe    | lun, identity, from | from, done, kept: overwrites a deleted volume with zeroes,
+//   for |         |                     |   some seconds, and gives the LUN back when it is done
+//   (wipe.h)
 //
 // `reserved` is "" | "guard" (a volume of this StorageCluster that no node uses) | "used". `blank`
 // is null if it could not be read. `problem` says why a LUN cannot be used.
 //
-// No call writes to a LUN's data. `identity` is that of `list`. DATA_LOSS: the LUN has another
-// identity by now.
+// No call but `wipe` writes to a LUN's data. `identity` is that of `list`. DATA_LOSS: the LUN has
+// another identity by now.
 //
 // A claim takes a LUN that is blank and has no reservation; of several at once one succeeds. The
 // caller has durably recorded before whether it claims the LUN for the first time or again
