@@ -27,9 +27,9 @@ class Site(StorageSite):
         super().__init__(berth, "ext4")
         self.tgt = tgt
 
-    def settings(self, luns=(1, 2), **more):
+    def settings(self, luns=(1, 2), allow=None, **more):
         return {"iscsi": {"portals": [self.tgt.portal], "target": TARGET,
-                          "luns": {"allow": [self.identity(lun) for lun in luns]},
+                          "luns": {"allow": allow or [self.identity(lun) for lun in luns]},
                           "chapSecretRef": {"name": SECRET, "namespace": NAMESPACE}, **more}}
 
     def call(self, name, volume="", lun=1, **members):
@@ -169,7 +169,7 @@ def test_a_volume_grows_when_the_administrator_has_grown_its_lun(site):
 
 def test_a_copy_is_refused_in_words(site):
     site.claim("data", "32Mi", "san")
-    site.berth.apply(objects.claim("copy", "32Mi", "san", dataSource={"kind": "PersistentVolumeClaim", "name": "data"}))
+    site.berth.apply(objects.claim("copy", "48Mi", "san", dataSource={"kind": "PersistentVolumeClaim", "name": "data"}))
     site.wait_event("copy", "ProvisioningFailed", "made beforehand")
     assert site.units()[2]["reserved"] == "", "no LUN is taken for it"
 
@@ -182,7 +182,7 @@ def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
         "wrong-password": (ref("wrong"), "CHAP"),
         "no-target": ({"target": f"{TARGET}-2"}, f"{TARGET}-2"),
         "no-portal": ({"portals": [f"127.0.0.1:{free_port()}"]}, "answer"),
-        "no-lun": ({"luns": {"allow": ["naa.0123456789abcdef"]}}, "none of the LUNs"),
+        "no-lun": ({"allow": ["naa.0123456789abcdef"]}, "none of the LUNs"),
         "kernel": ({"access": "Kernel"}, "Kernel"),
     }
     site.secret("odd", username=USER)
@@ -303,7 +303,7 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bs-", dir="/run"))
     shown = folder / "volume"
     shown.touch()
-    ticket = site.call("holders", name).get("ticket", "")
+    ticket = site.call("holders", name)["ticket"]
     settings = request(site.tgt.portal, node="node-b", cluster=CHAP | {"owner": name}, lun=1, identity=site.identity(1),
                        ticket=ticket, image=name, readOnly=False, shared=False, socket=str(folder / "sock"),
                        file=str(shown))
