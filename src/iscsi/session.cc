@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "iscsi/portal.h"
 
 namespace berth::iscsi {
 
@@ -182,6 +183,25 @@ Status Session::LoginFailure(const LoginOptions& options) const {
 
 StatusOr<std::unique_ptr<Session>> Session::LogInAt(const LoginOptions& options,
                                                     const std::string& portal, Deadline deadline) {
+  const auto addresses = ResolvePortal(portal, deadline);
+  if (!addresses.ok()) {
+    return base::Annotate(addresses.status(), fmt::format("portal '{}'", portal));
+  }
+  Status failure;
+  for (size_t i = 0; i < addresses->size(); ++i) {
+    const auto now = Clock::now();
+    const auto share = (deadline - now) / static_cast<int64_t>(addresses->size() - i);
+    auto session = LogInAtAddress(options, portal, (*addresses)[i], now + share);
+    if (session.ok()) return session;
+    if (i == 0 || Weight(session.status()) > Weight(failure)) failure = session.status();
+  }
+  return failure;
+}
+
+StatusOr<std::unique_ptr<Session>> Session::LogInAtAddress(const LoginOptions& options,
+                                                           const std::string& portal,
+                                                           const std::string& address,
+                                                           Deadline deadline) {
   std::unique_ptr<Session> session(new Session);
   session->portal_ = portal;
   session->context_ = iscsi_create_context(options.initiator.c_str());
@@ -206,7 +226,7 @@ StatusOr<std::unique_ptr<Session>> Session::LogInAt(const LoginOptions& options,
   auto call = std::make_shared<Call>();
   session->calls_.push_back(call);
   // LUN -1: no TEST UNIT READY, because this class hands unit attentions to its user.
-  if (iscsi_full_connect_async(context, portal.c_str(), -1, &OnCall, call.get()) != 0) {
+  if (iscsi_full_connect_async(context, address.c_str(), -1, &OnCall, call.get()) != 0) {
     return session->LoginFailure(options);
   }
   const Status awaited = session->AwaitCall(call, deadline);

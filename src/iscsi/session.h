@@ -5,8 +5,7 @@
 // is switched off: a session that lost its connection is lost, and its owner logs in anew with the
 // same ISID (RFC 7143, 6.3.5: the target then first ends all commands of the old session).
 //
-// Not thread-safe. No call blocks past its deadline, except that the look-up of a portal's name
-// takes as long as the system's resolver does.
+// Not thread-safe. No call blocks past its deadline.
 #pragma once
 
 #include <chrono>
@@ -105,6 +104,11 @@ class Session {
   struct Call;  // of a login, logout or task management
 
   Session() = default;
+  // `address` is one of the portal's.
+  static base::StatusOr<std::unique_ptr<Session>> LogInAtAddress(const LoginOptions& options,
+                                                                 const std::string& portal,
+                                                                 const std::string& address,
+                                                                 Deadline deadline);
   static void OnCall(iscsi_context*, int status, void* data, void* call);
   static void OnTask(iscsi_context*, int status, void* data, void* task);
   base::Status AwaitCall(const std::shared_ptr<Call>& call, Deadline deadline);
