@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
 #include <map>
+#include <optional>
 
 #include "base/log.h"
 #include "iscsi/logical_unit.h"
@@ -28,12 +31,22 @@ constexpr std::chrono::seconds kWipeMargin{4};
 
 std::string KeyText(uint64_t key) { return fmt::format("{:#018x}", key); }
 
-std::string DescribeUse(const Reservation& held, uint64_t guard) {
-  if (held.type == ReservationType::kNone) return "";
-  return held.key == guard ? "guard" : "used";
+Json KeyTexts(const std::vector<uint64_t>& keys) {
+  Json texts = Json::array();
+  for (const uint64_t key : keys) texts.push_back(KeyText(key));
+  return texts;
 }
 
-StatusOr<Json> DescribeUnit(LogicalUnit& unit, uint16_t lun, const Settings& settings) {
+std::string DescribeUse(const Reservation& held, const Reservations& reservations) {
+  if (held.type == ReservationType::kNone) return "";
+  return reservations.IsGuard(held.key) ? "guard" : "used";
+}
+
+// Which LUNs are read for whether they are blank, which takes most of the time.
+using ReadsData = std::function<bool(const std::string& identity)>;
+
+StatusOr<Json> DescribeUnit(LogicalUnit& unit, uint16_t lun, const Settings& settings,
+                            const ReadsData& reads_data = nullptr) {
   ASSIGN_OR_RETURN(const UnitInfo info, Inspect(unit));
   Json json = {{"lun", lun},
                {"identity", info.identity},
@@ -46,8 +59,9 @@ StatusOr<Json> DescribeUnit(LogicalUnit& unit, uint16_t lun, const Settings& set
                {"problem", ""}};
   Reservations reservations(unit, settings.owner);
   const auto held = reservations.Read();
-  json["reserved"] = held.ok() ? DescribeUse(*held, reservations.guard()) : "";
+  json["reserved"] = held.ok() ? DescribeUse(*held, reservations) : "";
   if (!held.ok()) json["problem"] = std::string(base::Message(held.status()));
+  if (reads_data != nullptr && !reads_data(info.identity)) return json;
   const auto blank = IsBlank(unit, info.capacity);
   if (blank.ok()) {
     json["blank"] = *blank;
@@ -62,14 +76,23 @@ StatusOr<Json> DescribeBriefly(LogicalUnit& unit, uint16_t lun) {
   return Json{{"lun", lun}, {"identity", info.identity}, {"size", info.capacity.size_bytes()}};
 }
 
-StatusOr<Json> ListUnits(Session& session, const Settings& settings, bool brief,
+StatusOr<Json> ListUnits(Session& session, const Settings& settings, const Json& request,
                          Deadline deadline) {
+  const bool brief = base::json::Bool(request, {"brief"});
+  ReadsData reads_data;
+  if (base::json::Find(request, {"identities"}) != nullptr) {
+    reads_data = [wanted = base::json::Strings(base::json::Array(request, {"identities"}))](
+                     const std::string& identity) {
+      return std::ranges::find(wanted, identity) != wanted.end();
+    };
+  }
   SessionUnit first(session, 0, deadline);
   ASSIGN_OR_RETURN(const std::vector<uint16_t> luns, ListLuns(first));
   Json list = Json::array();
   for (const uint16_t lun : luns) {
     SessionUnit unit(session, lun, deadline);
-    auto described = brief ? DescribeBriefly(unit, lun) : DescribeUnit(unit, lun, settings);
+    auto described =
+        brief ? DescribeBriefly(unit, lun) : DescribeUnit(unit, lun, settings, reads_data);
     if (session.lost()) return Error(StatusCode::kDeadlineExceeded, "read LUN {}: no answer", lun);
     if (described.ok()) {
       list.push_back(*std::move(described));
@@ -98,16 +121,16 @@ StatusOr<Json> ReadHolders(LogicalUnit& unit, const Settings& settings, const Js
     return Error(StatusCode::kInvalidArgument, "'nodes' has more than {} names", kMostNodes);
   }
   nodes.push_back(settings.node);
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> keys, reservations.ReadKeys());
-  ASSIGN_OR_RETURN(const Reservation held, reservations.Read());
+  ASSIGN_OR_RETURN(const Reservations::State state, reservations.ReadState());
+  const Reservation& held = state.held;
   // Optional for targets, so that it only adds the initiators' names.
   std::map<uint64_t, std::string> initiators;
   if (const auto full = reservations.ReadFullStatus(); full.ok()) {
     for (const Registration& one : *full) initiators[one.key] = one.initiator;
   }
   Json holders = Json::array();
-  for (const uint64_t key : keys) {
-    if (key == reservations.guard()) continue;
+  for (const uint64_t key : state.keys) {
+    if (reservations.IsGuard(key)) continue;
     const std::string& initiator = initiators[key];
     holders.push_back({{"node", FindNode(key, initiator, settings.owner, nodes)},
                        {"address", initiator},
@@ -118,7 +141,8 @@ StatusOr<Json> ReadHolders(LogicalUnit& unit, const Settings& settings, const Js
               {"reservation",
                {{"type", TypeName(held.type)},
                 {"key", KeyText(held.key)},
-                {"guard", held.key == reservations.guard()}}}};
+                {"guard", reservations.IsGuard(held.key)}}},
+              {"ticket", reservations.Ticket(state)}};
 }
 
 Status CheckIdentity(LogicalUnit& unit, const std::string& wanted) {
@@ -154,18 +178,43 @@ StatusOr<Json> ClaimUnit(LogicalUnit& unit, uint16_t lun, const Settings& settin
   return DescribeUnit(unit, lun, settings);
 }
 
-StatusOr<Json> FenceNode(LogicalUnit& unit, const Settings& settings, const Json& request) {
+// nullopt: the request has no `keys`.
+StatusOr<std::optional<std::vector<uint64_t>>> ReadKeyTexts(const Json& request) {
+  const Json* texts = base::json::Find(request, {"keys"});
+  if (texts == nullptr) return std::nullopt;
+  std::vector<uint64_t> keys;
+  for (const std::string& text : base::json::Strings(base::json::Array(request, {"keys"}))) {
+    uint64_t key = 0;
+    const char* const end = text.data() + text.size();
+    if (!text.starts_with("0x") || std::from_chars(text.data() + 2, end, key, 16).ptr != end) {
+      return Error(StatusCode::kInvalidArgument, "'keys' has {}, which is no key",
+                   base::Quote(text));
+    }
+    keys.push_back(key);
+  }
+  if (!texts->is_array() || keys.size() != texts->size()) {
+    return Error(StatusCode::kInvalidArgument, "'keys' is not a list of texts");
+  }
+  return keys;
+}
+
+StatusOr<Json> FenceNode(LogicalUnit& unit, const Settings& settings, const Json& request,
+                         bool only_look) {
   const std::string target = base::json::String(request, {"target"});
   if (target.empty()) return Error(StatusCode::kInvalidArgument, "'target' is missing");
   // A number may be another LUN's by now, and a stranger's LUN is not reserved.
-  const std::string wanted = base::json::String(request, {"identity"});
-  if (wanted.empty()) return Error(StatusCode::kInvalidArgument, "'identity' is missing");
-  RETURN_IF_ERROR(CheckIdentity(unit, wanted));
+  const std::string identity = base::json::String(request, {"identity"});
+  if (identity.empty()) return Error(StatusCode::kInvalidArgument, "'identity' is missing");
+  RETURN_IF_ERROR(CheckIdentity(unit, identity));
   Reservations reservations(unit, settings.owner);
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> removed, reservations.Fence(target));
-  Json keys = Json::array();
-  for (const uint64_t key : removed) keys.push_back(KeyText(key));
-  return Json{{"keys", std::move(keys)}};
+  ASSIGN_OR_RETURN(const auto listed, ReadKeyTexts(request));
+  if (only_look) {
+    ASSIGN_OR_RETURN(const Reservations::State state, reservations.ReadState());
+    return Json{{"keys", KeyTexts(reservations.FindTargets(state, target))},
+                {"ticket", reservations.Ticket(state)}};
+  }
+  ASSIGN_OR_RETURN(const Reservations::Fenced fenced, reservations.Fence(target, listed));
+  return Json{{"keys", KeyTexts(fenced.keys)}, {"ticket", fenced.ticket}};
 }
 
 StatusOr<Json> CheckPortals(const Settings& settings, Deadline deadline) {
@@ -183,9 +232,7 @@ StatusOr<Json> CheckPortals(const Settings& settings, Deadline deadline) {
 
 StatusOr<Json> RunOn(Session& session, const std::string& call, const Settings& settings,
                      const Json& request, Deadline deadline) {
-  if (call == "list") {
-    return ListUnits(session, settings, base::json::Bool(request, {"brief"}), deadline);
-  }
+  if (call == "list") return ListUnits(session, settings, request, deadline);
   ASSIGN_OR_RETURN(const uint16_t lun, ReadLun(request));
   SessionUnit unit(session, lun, deadline);
   // Also a target that answers commands for a LUN that it does not have must not be believed.
@@ -197,7 +244,7 @@ StatusOr<Json> RunOn(Session& session, const std::string& call, const Settings& 
     RETURN_IF_ERROR(CheckIdentity(unit, base::json::String(request, {"identity"})));
     return WipeUnit(unit, settings, request, deadline - kWipeMargin);
   }
-  return FenceNode(unit, settings, request);
+  return FenceNode(unit, settings, request, /*only_look=*/call == "fenceTargets");
 }
 
 }  // namespace
@@ -206,7 +253,8 @@ StatusOr<Json> RunCall(const Json& request, Deadline deadline) {
   const std::string call = base::json::String(request, {"call"});
   ASSIGN_OR_RETURN(const Settings settings, ReadSettings(request));
   if (call == "check") return CheckPortals(settings, deadline);
-  constexpr std::string_view kCalls[] = {"list", "info", "holders", "fence", "claim", "wipe"};
+  constexpr std::string_view kCalls[] = {"list",  "info",  "holders", "fenceTargets",
+                                         "fence", "claim", "wipe"};
   if (std::ranges::find(kCalls, call) == std::end(kCalls)) {
     return Error(StatusCode::kInvalidArgument, "there is no call {}", base::Quote(call));
   }

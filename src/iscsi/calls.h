@@ -4,22 +4,29 @@
 //
 //   | call    | members             | result
 //   | check   |                     | {}: the portals answer and admit this node to the target
-//   | list    | brief               | luns: [{lun, identity, serial, size, blockSize, vendor,
-//   |         |                     |   product, reserved, blank, problem}]; if `brief`, only
+//   | list    | identities, brief   | luns: [{lun, identity, serial, size, blockSize, vendor,
+//   |         |                     |   product, reserved, blank, problem}]. Only those LUNs are
+//   |         |                     |   read for `blank`; all without `identities`. `brief`: only
 //   |         |                     |   lun, identity and size, for which no data is read
 //   | info    | lun                 | the same of one LUN
 //   | holders | lun, nodes (names   | holders: [{node, address, key, reserved}], generally one of
-//   |         |  to recognise)      |   each registration but the guard's; reservation: {type, key}
-//   | fence   | lun, target (node), | keys: [...] that were taken off; also OK if the node has none
-//   |         |  identity           |
+//   |         |  to recognise)      |   each registration but the guard's; reservation: {type, key,
+//   |         |                     |   guard}; ticket
+//   | fence-  | lun, target (node), | keys: [...] that a fence of the node would hit now; ticket
+//   | Targets |  identity           |
+//   | fence   | lun, target (node), | keys: [...] that were taken off: processes with one of
+//   |         |  identity, keys     |   `keys`, or all of the node without it; ticket
 //   | claim   | lun, identity,      | the same as of info: the LUN is now kept for a volume of this
 //   |         |  size, recorded     |   StorageCluster, and nobody else can write to it
-//   | wipe    | lun, identity, from | from, done, kept: overwrites a deleted volume with zeroes,
-//   for |         |                     |   some seconds, and gives the LUN back when it is done
+//   | wipe    | lun, identity, from | from, done, kept: overwrites a deleted volume with zeroes
+//   |         |                     |   for some seconds, and gives the LUN back at the end
 //   (wipe.h)
 //
+// `ticket` is what `serve` needs to take the LUN (reservations.h). It is void after each fence,
+// also one of no keys. A fence of the node that calls gives back what a killed process of it held.
+//
 // `reserved` is "" | "guard" (a volume of this StorageCluster that no node uses) | "used". `blank`
-// is null if it could not be read. `problem` says why a LUN cannot be used.
+// is null if it was not read or could not be. `problem` says why a LUN cannot be used.
 //
 // No call but `wipe` writes to a LUN's data. `identity` is that of `list`. DATA_LOSS: the LUN has
 // another identity by now.

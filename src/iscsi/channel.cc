@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/log.h"
-#include "iscsi/reservations.h"
 
 namespace berth::iscsi {
 
@@ -42,11 +41,21 @@ constexpr uint16_t kCapacityChanged = 0x2a09;
 
 constexpr Answer kFencedAnswer{.outcome = Answer::Outcome::kConflict};
 
+std::optional<bool> ReadWriteCache(LogicalUnit& unit) {
+  std::vector<uint8_t> data(192);
+  const Answer answer = unit.Run(ModeSense(8, data));
+  if (!answer.good()) return std::nullopt;
+  const auto cache = ParseWriteCache({data.data(), answer.bytes});
+  return cache.ok() ? std::optional(*cache) : std::nullopt;
+}
+
 }  // namespace
 
 struct Channel::Request {
   Command command;
   Deadline deadline;
+  Deadline move_at;      // to another portal
+  uint64_t written = 0;  // CacheWatch::OnFlushSent
   Deadline not_before{};
   int tries = 0;
   Answer answer;
@@ -73,8 +82,30 @@ Channel::~Channel() {
   thread_.join();
 }
 
+// Tries each portal, because one may admit this node and have the LUN in standby.
 Status Channel::Begin(Deadline deadline) {
-  ASSIGN_OR_RETURN(session_, Session::LogIn(options_.settings.login, deadline));
+  const LoginOptions& login = options_.settings.login;
+  Status begun;
+  for (size_t tries = login.portals.size(); tries > 0; --tries) {
+    const Deadline now = Clock::now();
+    const Deadline end = now + (deadline - now) / static_cast<int64_t>(tries);
+    ASSIGN_OR_RETURN(session_, Session::LogIn(login, end, portal_));
+    NotePortal();
+    begun = BeginOn(end);
+    if (begun.code() != StatusCode::kUnavailable) return begun;
+    session_.reset();
+    portal_ = (portal_ + 1) % login.portals.size();
+  }
+  return begun;
+}
+
+void Channel::NotePortal() {
+  const auto& portals = options_.settings.login.portals;
+  const auto at = std::ranges::find(portals, session_->portal());
+  if (at != portals.end()) portal_ = static_cast<size_t>(at - portals.begin());
+}
+
+Status Channel::BeginOn(Deadline deadline) {
   SessionUnit unit(*session_, options_.lun, deadline);
   const std::string where =
       fmt::format("LUN {} of '{}'", options_.lun, options_.settings.login.target);
@@ -86,9 +117,12 @@ Status Channel::Begin(Deadline deadline) {
                  options_.identity);
   }
   Reservations reservations(unit, options_.settings.owner);
-  auto key = reservations.Acquire(options_.settings.node, options_.shared);
+  auto key = reservations.Acquire(options_.settings.node, options_.shared, options_.ticket);
   if (!key.ok()) return base::Annotate(key.status(), where);
-  key_ = *key;
+  own_.key = *key;
+  write_cache_ = ReadWriteCache(unit);
+  cache_.emplace(options_.shared, write_cache_.value_or(true));
+  greeted_ = true;
   const Status enforced = CheckEnforced(deadline);
   if (enforced.ok()) return enforced;
   End();
@@ -121,6 +155,8 @@ Answer Channel::Run(const Command& command) {
   Request request;
   request.command = command;
   request.deadline = Clock::now() + kRequestTime;
+  request.move_at =
+      options_.settings.login.portals.size() > 1 ? Clock::now() + kPortalTime : request.deadline;
   const MutexLock lock(mutex_);
   new_.push_back(&request);
   eventfd_write(wake_.get(), 1);
@@ -167,19 +203,49 @@ void Channel::HandleAnswer(Request* request, const Answer& answer) {
     --request->tries;  // bounded by the request's time alone
     return Retry(request, kBusyPause);
   }
+  if (IsNotReady(answer)) {
+    if (IsNotReadyHere(answer)) MoveToNextPortal("the LUN is in standby at this portal");
+    --request->tries;
+    return Retry(request, kBusyPause);
+  }
   const bool attention =
       answer.outcome == Outcome::kCheckCondition && answer.sense_key == kSenseUnitAttention;
   const bool aborted =
       answer.outcome == Outcome::kAborted ||
       (answer.outcome == Outcome::kCheckCondition && answer.sense_key == kSenseCommandAborted);
-  if (!attention && !aborted) return Complete(request, answer);
-  const auto code = static_cast<uint8_t>(answer.sense_code >> 8);
-  const bool harmless = answer.sense_code == kCapacityChanged;
-  verify_ |= aborted || (code == kAttentionChanged && !harmless) || code == kAttentionOther;
+  if (!attention && !aborted) {
+    greeted_ = true;
+    Answer last = answer;
+    WatchCache(*request, last);
+    return Complete(request, last);
+  }
+  verify_ |= aborted;
+  if (attention) HandleAttention(answer.sense_code);
+  Retry(request, milliseconds(0));
+}
+
+void Channel::HandleAttention(uint16_t sense_code) {
+  cache_->OnAttention(sense_code, !greeted_);
+  const auto code = static_cast<uint8_t>(sense_code >> 8);
+  const bool harmless = sense_code == kCapacityChanged;
+  verify_ |= (code == kAttentionChanged && !harmless) || code == kAttentionOther;
   // A reset may have dropped the other commands without an answer.
   renew_ |= code == kAttentionReset && !in_flight_.empty();
   verify_ |= code == kAttentionReset;
-  Retry(request, milliseconds(0));
+}
+
+void Channel::WatchCache(const Request& request, Answer& answer) {
+  if (!answer.good()) return;
+  if (IsFlush(request.command)) {
+    if (!cache_->lost()) return cache_->OnFlushed(request.written);
+    LOG_ERROR(
+        "LUN {} of '{}' lost writes that were not flushed, because the target lost power or "
+        "was reset: its file system has to be checked",
+        options_.lun, options_.settings.login.target);
+    answer = {.outcome = Answer::Outcome::kOther};
+  } else if (!request.command.out.empty()) {
+    cache_->OnWritten();
+  }
 }
 
 void Channel::SubmitWaiting(Deadline now) {
@@ -191,6 +257,7 @@ void Channel::SubmitWaiting(Deadline now) {
     }
     it = waiting_.erase(it);
     in_flight_.push_back(request);
+    if (IsFlush(request->command)) request->written = cache_->OnFlushSent();
     session_->Submit(options_.lun, request->command,
                      [this, request](const Answer& answer) { HandleAnswer(request, answer); });
     if (session_->lost()) return;
@@ -215,6 +282,8 @@ void Channel::Expire(Deadline now) {
   // Without a session the target cannot answer into the memory of a request that is over, nor run a
   // late write after one that is sent later.
   if (std::ranges::any_of(in_flight_, late)) DropSession("the target did not answer in time");
+  const auto slow = [now](const Request* request) { return request->move_at <= now; };
+  if (std::ranges::any_of(in_flight_, slow)) MoveToNextPortal("this portal does not answer");
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     Request* request = *it;
     if (!late(request)) {
@@ -227,22 +296,34 @@ void Channel::Expire(Deadline now) {
 }
 
 Status Channel::Verify(Deadline deadline) {
-  SessionUnit unit(*session_, options_.lun, deadline);
+  SessionUnit unit(*session_, options_.lun, deadline,
+                   [this](uint16_t code) { cache_->OnAttention(code, !greeted_); });
   ASSIGN_OR_RETURN(const std::string identity, ReadIdentity(unit));
   if (identity != info_.identity) {
     Die(fmt::format("it is '{}' by now, and not '{}'", identity, info_.identity));
     return base::OkStatus();
   }
   Reservations reservations(unit, options_.settings.owner);
-  auto key = reservations.Resume(options_.settings.node, key_, options_.shared);
-  if (key.ok()) {
-    key_ = *key;
-  } else if (key.status().code() == StatusCode::kFailedPrecondition) {
-    Die(base::Message(key.status()));
-  } else {
-    return key.status();
+  ASSIGN_OR_RETURN(const uint32_t before, reservations.ReadGeneration());
+  cache_->OnGeneration(before);
+  const Status resumed = reservations.Resume(options_.settings.node, own_, options_.shared);
+  if (resumed.code() == StatusCode::kFailedPrecondition) {
+    Die(base::Message(resumed));
+    return base::OkStatus();
   }
+  RETURN_IF_ERROR(resumed);
+  greeted_ = true;
   return base::OkStatus();
+}
+
+// Ends the session once the present answer is handled.
+void Channel::MoveToNextPortal(std::string_view why) {
+  const size_t count = options_.settings.login.portals.size();
+  if (session_ == nullptr || renew_) return;
+  LOG_WARNING("LUN {}: portal '{}': {}", options_.lun, session_->portal(), why);
+  portal_ = (portal_ + 1) % count;
+  renew_ = true;
+  for (Request* request : in_flight_) request->move_at = request->deadline;
 }
 
 void Channel::Connect(Deadline now) {
@@ -252,6 +333,8 @@ void Channel::Connect(Deadline now) {
   Status outcome = session.status();
   if (session.ok()) {
     session_ = *std::move(session);
+    NotePortal();
+    greeted_ = false;
     outcome = Verify(Clock::now() + kVerifyTime);
     if (outcome.ok() && !fenced_) {
       LOG_INFO("LUN {}: logged in anew at '{}'", options_.lun, session_->portal());
@@ -272,7 +355,9 @@ void Channel::Connect(Deadline now) {
 
 Deadline Channel::NextEvent(Deadline now) const {
   Deadline next = now + kIdle;
-  for (const Request* request : in_flight_) next = std::min(next, request->deadline);
+  for (const Request* request : in_flight_) {
+    next = std::min({next, request->deadline, std::max(request->move_at, now)});
+  }
   const bool can_send = session_ != nullptr && in_flight_.size() < kMostInFlight;
   for (const Request* request : waiting_) {
     next = std::min(next, request->deadline);
@@ -292,7 +377,7 @@ void Channel::Serve(const std::stop_token& stop) {
         waiting_.pop_front();
       }
     } else if (session_ != nullptr && (renew_ || session_->lost())) {
-      DropSession(renew_ ? "the target was reset" : "the connection is lost");
+      DropSession(renew_ ? "the session ends" : "the connection is lost");
     }
     if (stop.stop_requested() && waiting_.empty() && in_flight_.empty()) return End();
     if (session_ == nullptr && !fenced_) Connect(Clock::now());
@@ -317,15 +402,25 @@ void Channel::Serve(const std::stop_token& stop) {
 }
 
 void Channel::End() {
-  if (session_ == nullptr || fenced_) return;
-  const Deadline deadline = Clock::now() + kEndTime;
-  SessionUnit unit(*session_, options_.lun, deadline);
-  Reservations reservations(unit, options_.settings.owner);
-  if (const Status released = reservations.Release(key_); !released.ok()) {
-    LOG_WARNING("LUN {}: hand its reservation over: {}", options_.lun, base::ToString(released));
+  if (fenced_) return;
+  if (session_ == nullptr && thread_.joinable()) {
+    next_login_ = {};
+    Connect(Clock::now());
+    if (fenced_) return;
   }
-  session_->LogOut(deadline);
-  session_.reset();
+  const Deadline deadline = Clock::now() + kEndTime;
+  Status released = Error(StatusCode::kUnavailable, "there is no connection to the target");
+  if (session_ != nullptr) {
+    SessionUnit unit(*session_, options_.lun, deadline);
+    Reservations reservations(unit, options_.settings.owner);
+    released = reservations.Release(own_.key);
+    session_->LogOut(deadline);
+    session_.reset();
+  }
+  // FAILED_PRECONDITION: it was fenced, so there is nothing to give back.
+  if (released.ok() || released.code() == StatusCode::kFailedPrecondition) return;
+  LOG_ERROR("LUN {}: give its reservation back: {}", options_.lun, base::ToString(released));
+  if (options_.on_release_failure != nullptr) options_.on_release_failure(released);
 }
 
 }  // namespace berth::iscsi

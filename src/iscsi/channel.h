@@ -20,6 +20,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -27,7 +28,9 @@
 
 #include "base/mutex.h"
 #include "base/unique_fd.h"
+#include "iscsi/cache_watch.h"
 #include "iscsi/logical_unit.h"
+#include "iscsi/reservations.h"
 #include "iscsi/session.h"
 #include "iscsi/settings.h"
 
@@ -38,12 +41,18 @@ struct ChannelOptions {
   uint16_t lun = 0;
   std::string identity;  // that the LUN must have
   bool shared = false;   // with other nodes that write, or with readers
+  std::string ticket;    // Reservations::Acquire
+  // Called at the end if the reservation could not be given back, so that the LUN stays this
+  // node's until somebody fences it.
+  std::function<void(const base::Status&)> on_release_failure;
 };
 
 class Channel {
  public:
   // The time within which each request ends.
   static constexpr std::chrono::seconds kRequestTime{30};
+  // The time after which a portal that does not answer is left for another one.
+  static constexpr std::chrono::seconds kPortalTime{10};
 
   // Logs in and takes the reservation, and makes sure that the target refuses writes of other
   // sessions. The failures are those of Session::LogIn, Inspect and Reservations::Acquire.
@@ -56,30 +65,38 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Runs a command and waits for its end. kConflict: this channel is fenced.
+  // Runs a command and waits for its end. kConflict: this channel is fenced. kOther for SYNCHRONIZE
+  // CACHE: the target has lost writes that it had answered.
   Answer Run(const Command& command);
 
   const UnitInfo& info() const { return info_; }
   // Whether the target refuses WRITE SAME of other sessions, too. Some do not; one that is fenced
   // could then still write zeroes, so that such targets must not be sent this command at all.
   bool fences_write_same() const { return fences_write_same_; }
+  // Whether the target has a write cache. nullopt: it does not tell.
+  std::optional<bool> write_cache() const { return write_cache_; }
 
  private:
   struct Request;
   explicit Channel(const ChannelOptions& options) : options_(options) {}
 
   base::Status Begin(Deadline deadline);
+  base::Status BeginOn(Deadline deadline);
   base::Status CheckEnforced(Deadline deadline);
   void Serve(const std::stop_token& stop);
   void TakeRequests();
   void SubmitWaiting(Deadline now);
   void HandleAnswer(Request* request, const Answer& answer);
+  void HandleAttention(uint16_t code);
+  void WatchCache(const Request& request, Answer& answer);
   void Retry(Request* request, std::chrono::milliseconds pause);
   void Complete(Request* request, const Answer& answer);
   void Expire(Deadline now);
   void DropSession(std::string_view why);
   void Connect(Deadline now);
   base::Status Verify(Deadline deadline);
+  void NotePortal();
+  void MoveToNextPortal(std::string_view why);
   void Die(std::string_view why);
   Deadline NextEvent(Deadline now) const;
   void End();
@@ -87,18 +104,21 @@ class Channel {
   const ChannelOptions options_;
   UnitInfo info_;
   bool fences_write_same_ = false;
+  std::optional<bool> write_cache_;
   base::UniqueFd wake_;
   base::Mutex mutex_;
   std::deque<Request*> new_ ABSL_GUARDED_BY(mutex_);
 
   // Used by the thread alone once it runs.
   std::unique_ptr<Session> session_;
-  uint64_t key_ = 0;
+  Registered own_;
+  std::optional<CacheWatch> cache_;
   std::list<Request*> waiting_;
   std::list<Request*> in_flight_;
   bool fenced_ = false;
-  bool verify_ = false;  // before the next command is sent
-  bool renew_ = false;   // the session, because the target dropped commands
+  bool verify_ = false;   // before the next command is sent
+  bool renew_ = false;    // the session, because the target dropped commands
+  bool greeted_ = false;  // whether a command of this session had an answer that is no attention
   size_t portal_ = 0;
   int failures_ = 0;  // logins that failed since the last one that did not
   Deadline next_login_{};

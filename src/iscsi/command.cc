@@ -3,6 +3,8 @@
 namespace berth::iscsi {
 namespace {
 
+constexpr uint8_t kSynchronizeCache = 0x91;
+
 void Put(std::span<uint8_t> at, uint64_t value) {
   for (size_t i = at.size(); i > 0; --i, value >>= 8) at[i - 1] = static_cast<uint8_t>(value);
 }
@@ -82,7 +84,8 @@ Command WriteSame(uint64_t block, uint32_t blocks, bool unmap, std::span<const u
   return command;
 }
 
-Command SynchronizeCache() { return OfBlocks(0x91, 0, 0); }  // 0 blocks: all of them
+Command SynchronizeCache() { return OfBlocks(kSynchronizeCache, 0, 0); }  // 0 blocks: all of them
+bool IsFlush(const Command& command) { return command.cdb[0] == kSynchronizeCache; }
 
 Command PersistentReserveIn(PrIn action, std::span<uint8_t> in) {
   Command command = MakeCommand(0x5e, 10);

@@ -31,6 +31,7 @@ Command Write(uint64_t block, uint32_t blocks, std::span<const uint8_t> out);
 // returns the same data from then on.
 Command WriteSame(uint64_t block, uint32_t blocks, bool unmap, std::span<const uint8_t> pattern);
 Command SynchronizeCache();
+bool IsFlush(const Command& command);
 
 enum class PrIn : uint8_t {
   kReadKeys = 0,

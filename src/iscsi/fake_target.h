@@ -19,13 +19,16 @@ struct FakeTarget {
   };
   bool has_reservations = true;
   bool can_abort = true;  // knows PREEMPT AND ABORT
+  uint32_t generation = 0;
   std::vector<Registrant> registrants;
   std::optional<int> holder;  // the session
   ReservationType type = ReservationType::kNone;
   std::set<int> running;  // sessions with a write that the target has begun
   base::Status reset;     // what a reset of the unit gives
-  int writes = 0;
+  int resets = 0;
   std::function<void(const Command&)> before;  // runs before each command
+  // Whether the answer to that command is lost, although it was run.
+  std::function<bool(const Command&)> loses_answer;
 
   Registrant* Find(int session) {
     const auto at = std::ranges::find(registrants, session, &Registrant::session);
@@ -61,16 +64,22 @@ class FakeUnit : public LogicalUnit {
 
   Answer Run(const Command& command) override {
     if (const auto before = target_.before) before(command);
-    if (command.cdb[0] == 0x5e) return In(command);
-    if (command.cdb[0] == 0x5f) return Out(command);
-    return {.outcome = Answer::Outcome::kOther};
+    const Answer answer = Handle(command);
+    if (const auto loses = target_.loses_answer; loses && loses(command)) return Answer{};
+    return answer;
   }
   base::Status Reset() override {
+    ++target_.resets;
     if (target_.reset.ok()) target_.running.clear();
     return target_.reset;
   }
 
  private:
+  Answer Handle(const Command& command) {
+    if (command.cdb[0] == 0x5e) return In(command);
+    if (command.cdb[0] == 0x5f) return Out(command);
+    return {.outcome = Answer::Outcome::kOther};
+  }
   static Answer Illegal(uint16_t code) {
     return {.outcome = Answer::Outcome::kCheckCondition,
             .sense_key = kSenseIllegalRequest,
@@ -91,7 +100,7 @@ class FakeUnit : public LogicalUnit {
   Answer In(const Command& command) {
     if (!target_.has_reservations) return Illegal(0x2000);
     std::vector<uint8_t> data;
-    Put(data, 1, 4);
+    Put(data, target_.generation, 4);
     switch (static_cast<PrIn>(command.cdb[1])) {
       case PrIn::kReadKeys:
         Put(data, target_.registrants.size() * 8, 4);
@@ -130,6 +139,7 @@ class FakeUnit : public LogicalUnit {
       } else {
         target_.registrants.push_back({.session = session_, .key = action_key});
       }
+      ++target_.generation;
       return kGood;
     }
     if (action == PrOut::kPreemptAndAbort && !target_.can_abort) return Illegal(0x2400);
@@ -153,6 +163,7 @@ class FakeUnit : public LogicalUnit {
       target_.holder = session_;
       target_.type = type;
     }
+    ++target_.generation;
     return kGood;
   }
 

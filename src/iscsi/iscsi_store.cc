@@ -38,26 +38,36 @@ int ToErrno(const Answer& answer) {
   }
 }
 
-bool IsIllegal(const Answer& answer) {
+// Whether the target does not know the command, or one of its options.
+bool IsUnknown(const Answer& answer) {
+  constexpr uint16_t kCommand = 0x2000, kField = 0x2400;
   return answer.outcome == Answer::Outcome::kCheckCondition &&
-         answer.sense_key == kSenseIllegalRequest;
+         answer.sense_key == kSenseIllegalRequest &&
+         (answer.sense_code == kCommand || answer.sense_code == kField);
+}
+
+StatusOr<std::string> ReadTicket(const base::Json& settings) {
+  constexpr size_t kLongest = 64;
+  std::string ticket = base::json::String(settings, {"ticket"});
+  if (!ticket.empty() && ticket.size() <= kLongest) return ticket;
+  return Error(StatusCode::kInvalidArgument, "'ticket' is missing, or has more than {} bytes",
+               kLongest);
 }
 
 int64_t RoundDown(int64_t value, int64_t unit) { return value / unit * unit; }
 int64_t RoundUp(int64_t value, int64_t unit) { return RoundDown(value + unit - 1, unit); }
 
-std::optional<bool> ReadWriteCache(Channel& channel) {
-  std::vector<uint8_t> data(192);
-  const Answer answer = channel.Run(ModeSense(8, data));
-  if (!answer.good()) return std::nullopt;
-  const auto cache = ParseWriteCache({data.data(), answer.bytes});
-  return cache.ok() ? std::optional(*cache) : std::nullopt;
-}
-
 int64_t MostBytes(const UnitInfo& info) {
   const auto block = static_cast<int64_t>(info.capacity.block_bytes);
-  const int64_t limit = info.max_transfer_blocks * block;
+  const int64_t limit = info.limits.max_transfer * block;
   return limit == 0 ? kMostBytes : std::max(block, std::min(kMostBytes, limit));
+}
+
+int64_t MostZeroes(const UnitInfo& info) {
+  const auto block = static_cast<int64_t>(info.capacity.block_bytes);
+  const uint64_t most = static_cast<uint64_t>(kMostZeroes / block);
+  const uint64_t limit = info.limits.max_write_same;
+  return block * static_cast<int64_t>(limit == 0 ? most : std::min(most, limit));
 }
 
 }  // namespace
@@ -73,6 +83,8 @@ StatusOr<StoreOptions> ReadStoreOptions(const base::Json& settings) {
     // A number alone may be another LUN's by tomorrow.
     return Error(StatusCode::kInvalidArgument, "'identity' is missing");
   }
+  // Without the ticket, a node that was fenced before this call could get the LUN.
+  ASSIGN_OR_RETURN(options.channel.ticket, ReadTicket(settings));
   options.channel.shared = options.read_only || options.shared_writers;
   return options;
 }
@@ -82,7 +94,7 @@ IscsiStore::IscsiStore(const StoreOptions& options, std::unique_ptr<Channel> cha
       channel_(std::move(channel)),
       block_(channel_->info().capacity.block_bytes),
       most_bytes_(RoundDown(MostBytes(channel_->info()), block_)),
-      write_cache_(ReadWriteCache(*channel_)),
+      most_zeroes_(MostZeroes(channel_->info())),
       size_(channel_->info().capacity.size_bytes()),
       writes_same_(channel_->fences_write_same()),
       unmaps_(channel_->info().capacity.thin) {}
@@ -163,7 +175,7 @@ int IscsiStore::Flush() {
   if (options_.read_only) return 0;
   const Answer answer = channel_->Run(SynchronizeCache());
   // Without a write cache, every write that was answered is durable already.
-  if (IsIllegal(answer) && write_cache_ == false) return 0;
+  if (IsUnknown(answer) && channel_->write_cache() == false) return 0;
   return ToErrno(answer);
 }
 
@@ -184,14 +196,14 @@ int IscsiStore::WriteZeroes(int64_t offset, int64_t length) {
   const std::span<const uint8_t> pattern(reinterpret_cast<const uint8_t*>(zeroes.data()),
                                          zeroes.size());
   for (int64_t at = first; at < end;) {
-    const int64_t part = std::min(end - at, kMostZeroes);
+    const int64_t part = std::min(end - at, most_zeroes_);
     const std::shared_lock lock(parts_);
     const Answer answer =
         channel_->Run(WriteSame(static_cast<uint64_t>(at / block_),
                                 static_cast<uint32_t>(part / block_), unmaps_, pattern));
-    if (IsIllegal(answer) && unmaps_) {
+    if (IsUnknown(answer) && unmaps_) {
       unmaps_ = false;  // the same part again
-    } else if (IsIllegal(answer)) {
+    } else if (IsUnknown(answer)) {
       writes_same_ = false;
       return EOPNOTSUPP;
     } else if (const int error = ToErrno(answer); error != 0) {

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <shared_mutex>
 
 #include "blockexport/block_store.h"
@@ -22,7 +21,8 @@ struct StoreOptions {
 };
 
 // Reads the settings of `berth-iscsi serve`: `cluster` and `node` (settings.h), `lun`, `identity`,
-// and optionally `readOnly` and `shared`. INVALID_ARGUMENT names the member that is wrong.
+// `ticket` (reservations.h), and optionally `readOnly` and `shared`. INVALID_ARGUMENT names the
+// member that is wrong.
 base::StatusOr<StoreOptions> ReadStoreOptions(const base::Json& settings);
 
 class IscsiStore : public blockexport::BlockStore {
@@ -54,8 +54,8 @@ class IscsiStore : public blockexport::BlockStore {
   const StoreOptions options_;
   const std::unique_ptr<Channel> channel_;
   const int64_t block_;
-  const int64_t most_bytes_;         // of a command
-  std::optional<bool> write_cache_;  // nullopt: the target does not tell
+  const int64_t most_bytes_;   // of a read or write
+  const int64_t most_zeroes_;  // of a WRITE SAME
   std::atomic<int64_t> size_;
   std::atomic<bool> writes_same_;
   std::atomic<bool> unmaps_;

@@ -18,6 +18,9 @@ constexpr milliseconds kUnitBusyPause{50};
 constexpr uint16_t kUnknownCommand = 0x2000;
 constexpr uint16_t kInvalidField = 0x2400;
 constexpr uint16_t kNoSuchUnit = 0x2500;
+constexpr uint8_t kNotReady = 0x04;  // the upper byte of its codes
+constexpr uint16_t kStandby = 0x040b, kUnavailableHere = 0x040c;
+constexpr size_t kMostLuns = 16384;
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr uint64_t kSamples = 16;
 constexpr uint64_t kSampleBytes = 4096;
@@ -86,17 +89,32 @@ Answer SessionUnit::Run(const Command& command) {
     const bool attention =
         answer.outcome == Answer::Outcome::kCheckCondition &&
         (answer.sense_key == kSenseUnitAttention || answer.sense_key == kSenseCommandAborted);
-    const bool busy =
-        answer.outcome == Answer::Outcome::kBusy || answer.outcome == Answer::Outcome::kAborted;
+    const bool busy = answer.outcome == Answer::Outcome::kBusy ||
+                      answer.outcome == Answer::Outcome::kAborted ||
+                      (IsNotReady(answer) && !IsNotReadyHere(answer));
+    if (attention && answer.sense_key == kSenseUnitAttention && on_attention_ != nullptr) {
+      on_attention_(answer.sense_code);
+    }
     if (attention && ++attentions <= kMostAttentions) continue;
     if (!busy || std::chrono::steady_clock::now() + kUnitBusyPause >= deadline_) return answer;
     std::this_thread::sleep_for(kUnitBusyPause);
   }
 }
 
+bool IsNotReady(const Answer& answer) {
+  return answer.outcome == Answer::Outcome::kCheckCondition && answer.sense_key == kSenseNotReady &&
+         answer.sense_code >> 8 == kNotReady;
+}
+
+bool IsNotReadyHere(const Answer& answer) {
+  return IsNotReady(answer) &&
+         (answer.sense_code == kStandby || answer.sense_code == kUnavailableHere);
+}
+
 Status AnswerError(const Answer& answer, std::string_view what) {
   StatusCode code = StatusCode::kInternal;
-  if (answer.outcome == Answer::Outcome::kLost || answer.outcome == Answer::Outcome::kBusy) {
+  if (answer.outcome == Answer::Outcome::kLost || answer.outcome == Answer::Outcome::kBusy ||
+      IsNotReady(answer)) {
     code = StatusCode::kUnavailable;
   } else if (answer.outcome == Answer::Outcome::kConflict) {
     code = StatusCode::kFailedPrecondition;
@@ -134,20 +152,24 @@ StatusOr<UnitInfo> Inspect(LogicalUnit& unit) {
                 .vendor = inquiry.vendor,
                 .product = inquiry.product,
                 .capacity = {},
-                .max_transfer_blocks = 0};
+                .limits = {}};
   ASSIGN_OR_RETURN(info.capacity, ReadCapacityOf(unit));
   ASSIGN_OR_RETURN(const auto limits, ReadPage(unit, 0xb0));
   if (!limits.empty()) {
-    ASSIGN_OR_RETURN(info.max_transfer_blocks, ParseMaxTransfer(limits));
+    ASSIGN_OR_RETURN(info.limits, ParseLimits(limits));
   }
   return info;
 }
 
 StatusOr<std::vector<uint16_t>> ListLuns(LogicalUnit& unit) {
-  std::vector<uint8_t> data(8 + 8 * 1024);
-  const Answer answer = unit.Run(ReportLuns(data));
-  if (!answer.good()) return AnswerError(answer, "list the LUNs");
-  return ParseLuns({data.data(), answer.bytes});
+  // The answer to a buffer that is too short says how long the whole list is.
+  for (size_t room = 256; true; room = kMostLuns) {
+    std::vector<uint8_t> data(8 + 8 * room);
+    const Answer answer = unit.Run(ReportLuns(data));
+    if (!answer.good()) return AnswerError(answer, "list the LUNs");
+    const Bytes list(data.data(), answer.bytes);
+    if (room == kMostLuns || !IsCutOff(list)) return ParseLuns(list);
+  }
 }
 
 StatusOr<bool> IsBlank(LogicalUnit& unit, const Capacity& capacity) {

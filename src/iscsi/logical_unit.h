@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ class LogicalUnit {
  public:
   virtual ~LogicalUnit() = default;
   // Sends the command and waits for its end. Sends it again after a unit attention, and while the
-  // logical unit is busy. kLost: the connection broke, or the time is over.
+  // logical unit is busy or not ready. kLost: the connection broke, or the time is over.
   virtual Answer Run(const Command& command) = 0;
   // Ends the commands of all sessions to it. UNIMPLEMENTED: the target cannot do that.
   virtual base::Status Reset() = 0;
@@ -28,8 +29,11 @@ class LogicalUnit {
 // deadline.
 class SessionUnit : public LogicalUnit {
  public:
-  SessionUnit(Session& session, uint16_t lun, Deadline deadline)
-      : session_(session), lun_(lun), deadline_(deadline) {}
+  using OnAttention = std::function<void(uint16_t code)>;
+
+  // `on_attention` gets the code of each unit attention that a command had.
+  SessionUnit(Session& session, uint16_t lun, Deadline deadline, OnAttention on_attention = nullptr)
+      : session_(session), lun_(lun), deadline_(deadline), on_attention_(std::move(on_attention)) {}
   Answer Run(const Command& command) override;
   base::Status Reset() override { return session_.ResetLun(lun_, deadline_); }
 
@@ -37,11 +41,17 @@ class SessionUnit : public LogicalUnit {
   Session& session_;
   const uint16_t lun_;
   const Deadline deadline_;
+  const OnAttention on_attention_;
 };
 
+// Whether the logical unit is not ready, as while it starts or changes its state, and may be soon.
+bool IsNotReady(const Answer& answer);
+// Whether it can only be reached by another portal now (ALUA: standby or unavailable).
+bool IsNotReadyHere(const Answer& answer);
+
 // The failure of a command, with what was done: "read capacity: CHECK CONDITION 5/2000".
-// UNAVAILABLE: no answer. UNIMPLEMENTED: the logical unit does not know the command.
-// FAILED_PRECONDITION: another session's reservation refuses it. INTERNAL: anything else.
+// UNAVAILABLE: no answer, or it is not ready. UNIMPLEMENTED: the logical unit does not know the
+// command. FAILED_PRECONDITION: another session's reservation refuses it. INTERNAL: anything else.
 base::Status AnswerError(const Answer& answer, std::string_view what);
 
 struct UnitInfo {
@@ -50,7 +60,7 @@ struct UnitInfo {
   std::string vendor;
   std::string product;
   Capacity capacity;
-  uint32_t max_transfer_blocks = 0;  // 0: no limit
+  Limits limits;
 };
 
 // NOT_FOUND: there is no logical unit with this number. FAILED_PRECONDITION: it is no disk, it has
@@ -59,7 +69,7 @@ base::StatusOr<UnitInfo> Inspect(LogicalUnit& unit);
 base::StatusOr<std::string> ReadIdentity(LogicalUnit& unit);
 base::StatusOr<Capacity> ReadCapacityOf(LogicalUnit& unit);
 
-// The numbers of the target's LUNs.
+// The numbers of the target's LUNs, at most 16,384.
 base::StatusOr<std::vector<uint16_t>> ListLuns(LogicalUnit& unit);
 
 // Whether the logical unit seems to hold nothing: its first and last MiB, and samples between

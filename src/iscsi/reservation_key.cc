@@ -9,17 +9,14 @@
 namespace berth::iscsi {
 namespace {
 
-constexpr uint32_t kInstanceMask = 0xfffff;
-// No node has an empty name, so the guard's key is no node's.
-constexpr std::string_view kGuard = "";
-constexpr uint32_t kGuardInstance = 1;
+constexpr int kSessions = 128;
 
 uint64_t DigestName(std::string_view owner, std::string_view node) {
   base::Sha256 digest;
   digest.Add(owner);
   digest.Add(std::string_view("\0", 1));
   digest.Add(node);
-  return std::stoull(digest.FinishHex().substr(0, 11), nullptr, 16);  // 44 bits
+  return std::stoull(digest.FinishHex().substr(0, 10), nullptr, 16);  // 40 bits
 }
 
 }  // namespace
@@ -27,20 +24,29 @@ uint64_t DigestName(std::string_view owner, std::string_view node) {
 NodeKeys::NodeKeys(std::string_view owner, std::string_view node)
     : prefix_(DigestName(owner, node)) {}
 
-uint64_t NodeKeys::Make(uint32_t instance) const {
-  const uint64_t key = prefix_ << 20 | (instance & kInstanceMask);
-  return key == 0 ? 1 : key;
+uint64_t NodeKeys::Make(uint16_t process, uint8_t session) const {
+  const uint64_t key = prefix_ << 24 | uint64_t{process} << 8 | session;
+  return FinishedKey(key) == 0 ? key | 2 : key;
 }
 
 uint64_t NodeKeys::MakeNew(const std::vector<uint64_t>& taken) const {
   std::random_device random;
   uint64_t key;
   do {
-    key = Make(random());
-  } while (std::ranges::find(taken, key) != taken.end());
+    key = Make(static_cast<uint16_t>(random()), static_cast<uint8_t>(random() | 1));
+  } while (std::ranges::any_of(taken, [&](uint64_t other) { return IsSameProcess(other, key); }));
   return key;
 }
 
-uint64_t GuardKey(std::string_view owner) { return NodeKeys(owner, kGuard).Make(kGuardInstance); }
+uint64_t NodeKeys::MakeNext(uint64_t key, const std::vector<uint64_t>& taken) const {
+  for (int i = 1; i < kSessions; ++i) {
+    const uint64_t next = (key & ~uint64_t{0xff}) | ((key + 2 * static_cast<uint64_t>(i)) & 0xfe);
+    const auto has = [&](uint64_t other) { return FinishedKey(other) == next; };
+    if (next != 0 && std::ranges::none_of(taken, has)) return next | 1;
+  }
+  return MakeNew(taken);
+}
+
+NodeKeys GuardKeys(std::string_view owner) { return {owner, ""}; }
 
 }  // namespace berth::iscsi

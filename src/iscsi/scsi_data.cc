@@ -13,7 +13,7 @@ using base::StatusOr;
 namespace {
 
 // The most that this program takes from one answer, so that a broken target cannot fill the memory.
-constexpr size_t kMostLuns = 4096;
+constexpr size_t kMostLuns = 16384;  // that one level of numbers has
 constexpr size_t kMostKeys = 8192;
 
 base::Status TooShort(std::string_view what, size_t bytes) {
@@ -100,6 +100,8 @@ std::string ReadInitiator(Bytes transport_id) {
 
 }  // namespace
 
+bool IsCutOff(Bytes answer) { return answer.size() >= 8 && Read32(answer, 0) > answer.size() - 8; }
+
 StatusOr<std::vector<uint16_t>> ParseLuns(Bytes answer) {
   if (answer.size() < 8) return TooShort("REPORT LUNS", answer.size());
   const size_t length = Read32(answer, 0);
@@ -133,10 +135,12 @@ StatusOr<Capacity> ParseCapacity(Bytes answer) {
   return capacity;
 }
 
-StatusOr<uint32_t> ParseMaxTransfer(Bytes page) {
+StatusOr<Limits> ParseLimits(Bytes page) {
   ASSIGN_OR_RETURN(const Bytes content, ReadPage(page, 0xb0));
   if (content.size() < 8) return TooShort("INQUIRY of page 0xb0", page.size());
-  return Read32(content, 4);
+  // Targets of before SBC-3 have a shorter page, without the second limit.
+  return Limits{.max_transfer = Read32(content, 4),
+                .max_write_same = content.size() < 40 ? 0 : ReadNumber(content, 32, 8)};
 }
 
 StatusOr<StandardInquiry> ParseInquiry(Bytes answer) {
@@ -224,9 +228,11 @@ StatusOr<Keys> ParseKeys(Bytes answer) {
 StatusOr<Reservation> ParseReservation(Bytes answer) {
   if (answer.size() < 8) return TooShort("READ RESERVATION", answer.size());
   const size_t length = Read32(answer, 4);
-  if (length == 0) return Reservation{};
+  const uint32_t generation = Read32(answer, 0);
+  if (length == 0) return Reservation{.generation = generation};
   if (length < 16 || answer.size() < 24) return TooShort("READ RESERVATION", answer.size());
-  return Reservation{.type = static_cast<ReservationType>(answer[21] & 0x0f),
+  return Reservation{.generation = generation,
+                     .type = static_cast<ReservationType>(answer[21] & 0x0f),
                      .key = ReadNumber(answer, 8, 8)};
 }
 

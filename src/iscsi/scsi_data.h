@@ -22,6 +22,8 @@ using Bytes = std::span<const uint8_t>;
 // The numbers of LUNs in the answer to REPORT LUNS, in ascending order. LUNs of several levels and
 // well-known logical units are left out, because they are no disks.
 base::StatusOr<std::vector<uint16_t>> ParseLuns(Bytes answer);
+// Whether that answer is longer than what arrived of it.
+bool IsCutOff(Bytes answer);
 
 struct Capacity {
   uint64_t blocks = 0;
@@ -33,8 +35,12 @@ struct Capacity {
 // The answer to READ CAPACITY(16). FAILED_PRECONDITION: the size of a block is not supported.
 base::StatusOr<Capacity> ParseCapacity(Bytes answer);
 
-// The longest transfer of VPD page 0xB0 in blocks; 0: the target sets no limit.
-base::StatusOr<uint32_t> ParseMaxTransfer(Bytes page);
+// The limits of VPD page 0xB0, in blocks; 0: the target sets no limit.
+struct Limits {
+  uint32_t max_transfer = 0;
+  uint64_t max_write_same = 0;
+};
+base::StatusOr<Limits> ParseLimits(Bytes page);
 
 // --- Identity ---
 
@@ -75,6 +81,7 @@ enum class ReservationType : uint8_t {
 std::string_view TypeName(ReservationType type);
 
 struct Keys {
+  // Counts the changes of registrations, and is 0 after a power loss of the target.
   uint32_t generation = 0;
   // The length that the whole answer has; more than what arrived if the buffer was too short.
   size_t whole_bytes = 0;
@@ -83,6 +90,7 @@ struct Keys {
 base::StatusOr<Keys> ParseKeys(Bytes answer);
 
 struct Reservation {
+  uint32_t generation = 0;  // as in Keys
   ReservationType type = ReservationType::kNone;
   uint64_t key = 0;  // of the holder; 0 with the types of all registrants
 };

@@ -69,6 +69,30 @@ vector<uint8_t> CapacityAnswer(const vector<uint8_t>& last, const vector<uint8_t
   return last + block + vector<uint8_t>{0, 0, flags, 0};
 }
 
+TEST(LunListTest, TellsWhetherItIsCutOff) {
+  vector<uint8_t> answer = {0, 0, 0, 8, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0};
+  EXPECT_FALSE(IsCutOff(answer));
+  answer[3] = 16;
+  EXPECT_TRUE(IsCutOff(answer));
+  EXPECT_FALSE(IsCutOff({}));
+}
+
+TEST(LimitsTest, HasThoseOfTransfersAndOfWriteSame) {
+  vector<uint8_t> content(60);
+  content[6] = 1;   // 256 blocks
+  content[38] = 2;  // 512 blocks
+  const auto limits = ParseLimits(Page(0xb0, content));
+  ASSERT_OK(limits);
+  EXPECT_EQ(limits->max_transfer, 256u);
+  EXPECT_EQ(limits->max_write_same, 512u);
+}
+
+TEST(LimitsTest, AShortPageOfAnOlderTargetHasNoLimitOfWriteSame) {
+  const auto limits = ParseLimits(Page(0xb0, vector<uint8_t>(12)));
+  ASSERT_OK(limits);
+  EXPECT_EQ(limits->max_write_same, 0u);
+}
+
 TEST(CapacityTest, HasBlocksAndThinProvisioning) {
   const auto capacity =
       ParseCapacity(CapacityAnswer({0, 0, 0, 1, 0, 0, 0, 0}, {0, 0, 0x10, 0}, 0xc0));
@@ -224,7 +248,7 @@ TEST(ScsiDataTest, RandomAnswersAreReadWithinTheirBounds) {
     if (answer.size() > 1 && i % 2 == 0) answer[1] = 0x83;
     const size_t most = answer.size();
     (void)ParseCapacity(answer);
-    (void)ParseMaxTransfer(answer);
+    (void)ParseLimits(answer);
     (void)ParseInquiry(answer);
     (void)ParseSerial(answer);
     (void)ParseDesignator(answer);

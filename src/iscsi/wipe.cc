@@ -81,9 +81,12 @@ StatusOr<Json> WipeUnit(LogicalUnit& unit, const Settings& settings, const Json&
     return Error(StatusCode::kInvalidArgument, "'from' is not the begin of a block");
   }
   Reservations reservations(unit, settings.owner);
-  ASSIGN_OR_RETURN(const Reservation held, reservations.Read());
-  if (held.type == ReservationType::kNone) return Json{{"from", 0}, {"done", true}, {"kept", true}};
-  ASSIGN_OR_RETURN(const uint64_t key, reservations.Acquire(settings.node, /*shared=*/false));
+  ASSIGN_OR_RETURN(const Reservations::State state, reservations.ReadState());
+  if (state.held.type == ReservationType::kNone) {
+    return Json{{"from", 0}, {"done", true}, {"kept", true}};
+  }
+  ASSIGN_OR_RETURN(const uint64_t key, reservations.Acquire(settings.node, /*shared=*/false,
+                                                            reservations.Ticket(state)));
   const auto left = WipeReserved(unit, info, from, until);
   const bool done = left.ok() && *left == 0;
   RETURN_IF_ERROR(done ? reservations.Clear(key) : reservations.Release(key));

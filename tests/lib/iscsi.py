@@ -19,7 +19,7 @@ def request(portals, node="node-a", **members):
 
 def call(name, portals, **members):
     """Gives the result of a call, which has "error" after a failure. A fence needs the identity of the LUN."""
-    if name == "fence" and "identity" not in members:
+    if name in ("fence", "fenceTargets") and "identity" not in members:
         members["identity"] = call("info", portals, **members).get("identity", "none")
     text = json.dumps({"call": name} | request(portals, **members))
     result = subprocess.run([PROGRAM, "call"], input=text, capture_output=True, text=True, timeout=30)
@@ -32,16 +32,28 @@ def call(name, portals, **members):
     return answer
 
 
+def settings_to_serve(portals, lun=1, **members):
+    """The settings of `berth-iscsi serve` for a node that has the right to the LUN now."""
+    settings = request(portals, lun=lun, **members)
+    asks = {"lun": lun, "node": settings["node"], "cluster": members.get("cluster", {})}
+    if "identity" not in settings:
+        settings["identity"] = call("info", portals, **asks).get("identity", "none")
+    if "ticket" not in settings:
+        settings["ticket"] = call("holders", portals, **asks).get("ticket", "none")
+    return settings
+
+
 class Writer:
     """A process that serves a LUN, without a file system. `began` has its first line."""
 
     def __init__(self, portals, lun=1, **members):
-        settings = request(portals, lun=lun, **members)
-        if "identity" not in settings:
-            settings["identity"] = call("info", portals, lun=lun, node=settings["node"],
-                                        cluster=members.get("cluster", {})).get("identity", "none")
+        settings = settings_to_serve(portals, lun, **members)
         self.process = subprocess.Popen([WRITER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.began = self.ask(json.dumps(settings))
+        try:
+            self.began = self.ask(json.dumps(settings))
+        except BaseException:
+            self.kill()
+            raise
 
     def send(self, line):
         self.process.stdin.write(f"{line}\n".encode())
@@ -60,6 +72,11 @@ class Writer:
                     raise Failure(f"the process ended after {line!r}: {self.process.stderr.read().decode()}")
                 line += byte
         return line.decode().strip()
+
+    def has_answered(self):
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            return bool(selector.select(0))
 
     def ask(self, line):
         self.send(line)

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from lib.iscsi import call
+from lib.iscsi import call, settings_to_serve
 from lib.standalone import wait_for
 from lib.tcp_gate import TcpGate
 from lib.tgt import MIB
@@ -60,12 +60,12 @@ def test_writes_that_were_on_their_way_are_refused(tgt, writers, gate):
     wait_for("many writes to be on their way", lambda: gate.held > 0)
     old.signal(signal.SIGSTOP)
     newcomer = take_over(tgt, writers)
-    before = tgt.data(1)
+    before, passed = tgt.data(1), gate.passed
     gate.release()  # the node's kernel sends what it has, although the process is frozen
-    passed = gate.held
+    wait_for("the old node's writes to arrive", lambda: gate.passed >= passed + gate.held)
     old.signal(signal.SIGCONT)
     assert set(old.ask("wait").split()) == {"ESHUTDOWN"}
-    assert passed > 0 and tgt.data(1) == before
+    assert tgt.data(1) == before
     assert newcomer.ask(f"read 0 {AREA}") == f"ok {NEW}"
 
 
@@ -76,8 +76,9 @@ def test_writes_that_were_on_their_way_are_refused_also_when_the_newcomer_has_en
     assert old.ask(f"stream {2 * MIB} {MIB // 4} {OLD} 16") == "ok"
     wait_for("many writes to be on their way", lambda: gate.held > 0)
     assert take_over(tgt, writers).quit() == 0
-    before = tgt.data(1)
+    before, passed = tgt.data(1), gate.passed
     gate.release()
+    wait_for("the old node's writes to arrive", lambda: gate.passed >= passed + gate.held)
     assert set(old.ask("wait").split()) == {"ESHUTDOWN"}
     assert tgt.data(1) == before
 
@@ -88,8 +89,9 @@ def test_writes_that_were_on_their_way_are_refused_before_anybody_took_over(tgt,
     assert old.ask(f"stream {2 * MIB} {MIB // 4} {OLD} 16") == "ok"
     wait_for("many writes to be on their way", lambda: gate.held > 0)
     call("fence", tgt.portal, lun=1, node="node-b", target="node-a")
-    before = tgt.data(1)
+    before, passed = tgt.data(1), gate.passed
     gate.release()
+    wait_for("the old node's writes to arrive", lambda: gate.passed >= passed + gate.held)
     assert set(old.ask("wait").split()) == {"ESHUTDOWN"}
     assert tgt.data(1) == before
 
@@ -131,6 +133,60 @@ def test_the_next_process_of_a_node_locks_a_frozen_one_out(tgt, writers):
     old.signal(signal.SIGCONT)
     assert old.ask("write 0 4096 1") == "ESHUTDOWN"
     assert new.ask("write 4096 4096 2") == "ok", "the old process took the LUN back"
+
+
+def test_a_fenced_nodes_next_process_does_not_take_the_lun_back(tgt, writers):
+    """Its agent was frozen, or its proxy begins the process anew by itself, when another node had the LUN already."""
+    started_late = settings_to_serve(tgt.portal, node="node-a")
+    old = writers(tgt.portal, node="node-a")
+    assert old.ask("write 0 4096 1") == "ok"
+    during = settings_to_serve(tgt.portal, node="node-a")
+    newcomer = take_over(tgt, writers)
+    assert newcomer.quit() == 0
+    before = tgt.data(1)
+    for settings in (started_late, during):
+        began = writers(tgt.portal, node="node-a", ticket=settings["ticket"]).began
+        assert began.startswith("failed ABORTED"), began
+    assert tgt.data(1) == before
+    assert call("holders", tgt.portal, lun=1)["holders"] == []
+
+
+def test_a_start_before_a_fence_that_found_nothing_is_void(tgt, writers):
+    ticket = call("holders", tgt.portal, lun=1)["ticket"]
+    fenced = call("fence", tgt.portal, lun=1, node="node-b", target="node-a", keys=[])
+    assert fenced["keys"] == [] and fenced["ticket"] != ticket
+    assert writers(tgt.portal, node="node-a", ticket=ticket).began.startswith("failed ABORTED")
+    assert writers(tgt.portal, node="node-b", ticket=fenced["ticket"]).began.startswith("ready")
+
+
+def test_a_fence_hits_the_processes_that_were_listed(tgt, writers):
+    writers(tgt.portal, node="node-a").kill()
+    listed = call("fenceTargets", tgt.portal, lun=1, node="node-b", target="node-a")
+    assert len(listed["keys"]) == 1
+    next_one = writers(tgt.portal, node="node-a")
+    fenced = call("fence", tgt.portal, lun=1, node="node-b", target="node-a", keys=listed["keys"])
+    assert fenced["keys"] == []
+    assert next_one.ask("write 0 4096 1") == "ok"
+    again = call("fenceTargets", tgt.portal, lun=1, node="node-b", target="node-a")["keys"]
+    assert call("fence", tgt.portal, lun=1, node="node-b", target="node-a", keys=again)["keys"] == again
+    assert next_one.ask("write 0 4096 1") == "ESHUTDOWN"
+
+
+def test_a_node_gives_back_what_its_killed_process_held(tgt, writers):
+    writers(tgt.portal, node="node-a").kill()
+    assert writers(tgt.portal, node="node-b").began.startswith("failed FAILED_PRECONDITION")
+    assert len(call("fence", tgt.portal, lun=1, node="node-a", target="node-a")["keys"]) == 1
+    assert call("info", tgt.portal, lun=1)["reserved"] == "guard"
+    assert writers(tgt.portal, node="node-b").ask("write 0 4096 1") == "ok"
+
+
+def test_a_late_start_does_not_join_nodes_that_share(tgt, writers):
+    other = writers(tgt.portal, node="node-b", shared=True)
+    ticket = call("holders", tgt.portal, lun=1)["ticket"]
+    call("fence", tgt.portal, lun=1, node="node-b", target="node-a", keys=[])
+    assert writers(tgt.portal, node="node-a", shared=True, ticket=ticket).began.startswith("failed ABORTED")
+    assert other.ask("write 0 4096 1") == "ok"
+    assert writers(tgt.portal, node="node-c", shared=True).began.startswith("ready")
 
 
 def test_volumes_go_from_node_to_node_many_times_without_one_late_write(tgt, writers):

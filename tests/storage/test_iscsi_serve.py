@@ -6,7 +6,10 @@ import signal
 import pytest
 
 from lib.export import Export
-from lib.iscsi import PROGRAM, call, request
+from lib.iscsi import PROGRAM, call, settings_to_serve
+from lib.pdu_gate import PERSISTENT_RESERVE_OUT, PduGate, is_command, lose
+from lib.standalone import wait_for
+from lib.tcp_gate import TcpGate
 from lib.tgt import MIB
 
 pytestmark = [pytest.mark.storage]
@@ -23,10 +26,7 @@ def exports(tgt, tmp_path):
     made = []
 
     def make(**members):
-        cluster = members.get("cluster", {})
-        identity = call("info", tgt.portal, lun=1, cluster=cluster)["identity"]
-        settings = {"lun": 1, "identity": identity} | members
-        made.append(Export(tmp_path / f"export{len(made)}", PROGRAM, request(tgt.portal, **settings)))
+        made.append(Export(tmp_path / f"export{len(made)}", PROGRAM, settings_to_serve(tgt.portal, **members)))
         return made[-1]
 
     yield make
@@ -79,17 +79,39 @@ def test_a_frozen_server_writes_nothing_after_its_fence(tgt, exports):
     assert tgt.data(1) == before
 
 
+def test_an_end_that_cannot_give_the_lun_back_is_told(tgt, exports):
+    gate = PduGate(tgt.portal)
+    try:
+        export = exports(cluster={"portals": [gate.portal]}).start()
+        write(export, b"data", 0)
+        gate.change(is_command(PERSISTENT_RESERVE_OUT), lose, times=1_000_000)
+        export.call("export.quit")
+        assert export.process.wait(timeout=60) == 1
+        assert "give the reservation back" in export.process.stdout.read().decode()
+    finally:
+        gate.close()
+    call("fence", tgt.portal, lun=1, target="node-a")
+    assert call("info", tgt.portal, lun=1)["reserved"] == "guard"
+
+
 def test_what_keeps_it_from_serving_is_told_in_one_line(tgt, exports):
     exports(node="node-a").start()
     assert exports(node="node-b").failure()["code"] == "FAILED_PRECONDITION"
     assert exports(node="node-b", identity="naa.somebody-elses").failure()["code"] == "DATA_LOSS"
-    assert exports(node="node-b", identity="").failure()["code"] == "INVALID_ARGUMENT"
+    for member in ("identity", "ticket"):
+        assert exports(node="node-b", **{member: ""}).failure()["code"] == "INVALID_ARGUMENT"
 
 
-def test_the_secret_is_neither_in_the_arguments_nor_in_the_environment_nor_in_the_log(tgt, exports):
+def test_the_secret_is_not_in_the_log_even_if_the_target_refuses_it(tgt, exports):
     tgt.require_chap("berth", SECRET)
-    export = exports(cluster={"chapUser": "berth", "chapPassword": SECRET}).start()
-    for name in ("cmdline", "environ"):
-        with open(f"/proc/{export.process.pid}/{name}", "rb") as shown:
-            assert SECRET.encode() not in shown.read()
-    assert SECRET not in (export.folder / "log").read_text()
+    gate = TcpGate(tgt.portal)
+    try:
+        export = exports(cluster={"portals": [gate.portal], "chapUser": "berth", "chapPassword": SECRET}).start()
+        tgt.require_chap("other", "another-secret-of-it")
+        tgt.adm("--op", "unbind", "--mode", "account", "--tid", 1, "--user", "berth")
+        gate.cut()
+        log = export.folder / "log"
+        wait_for("the new login to be refused", lambda: "refuses the CHAP user" in log.read_text())
+        assert SECRET not in log.read_text()
+    finally:
+        gate.close()

@@ -35,7 +35,7 @@ using base::StatusOr;
 constexpr size_t kMostInput = 1'000'000;
 // How long `serve` may take to log in and to take the reservation.
 constexpr std::chrono::seconds kOpenTime{20};
-// The resolver of names takes no deadline, so a call that hangs in it is ended from outside of it.
+// A call that hangs against all rules is ended from outside of it.
 constexpr std::chrono::milliseconds kHardLimit = iscsi::kCallTime + std::chrono::milliseconds(1500);
 
 int Report(const StatusOr<Json>& result) {
@@ -69,9 +69,7 @@ int Call() {
   if (!request.ok()) return Report(request);
   std::thread([] {
     std::this_thread::sleep_for(kHardLimit);
-    _exit(Report(base::Error(StatusCode::kDeadlineExceeded,
-                             "the call did not end in time: does the system find the portal's "
-                             "name?")));
+    _exit(Report(base::Error(StatusCode::kDeadlineExceeded, "the call did not end in time")));
   }).detach();
   const int code =
       Report(iscsi::RunCall(*request, std::chrono::steady_clock::now() + iscsi::kCallTime));
@@ -82,11 +80,15 @@ StatusOr<int> Serve() {
   ASSIGN_OR_RETURN(const Json settings, blockexport::ReadSettings(STDIN_FILENO));
   ASSIGN_OR_RETURN(const blockexport::ExportOptions options,
                    blockexport::ParseExportOptions(settings));
-  ASSIGN_OR_RETURN(const iscsi::StoreOptions store_options, iscsi::ReadStoreOptions(settings));
+  ASSIGN_OR_RETURN(iscsi::StoreOptions store_options, iscsi::ReadStoreOptions(settings));
+  Status kept;  // the reservation, at the end
+  store_options.channel.on_release_failure = [&kept](const Status& failure) { kept = failure; };
   ASSIGN_OR_RETURN(
       std::unique_ptr<blockexport::BlockStore> store,
       iscsi::IscsiStore::Open(store_options, std::chrono::steady_clock::now() + kOpenTime));
-  return blockexport::RunExport(std::move(store), options);
+  const int exit_code = blockexport::RunExport(std::move(store), options);
+  if (exit_code == 0 && !kept.ok()) return base::Annotate(kept, "give the reservation back");
+  return exit_code;
 }
 
 }  // namespace
