@@ -47,6 +47,8 @@ class TcpGate:
                 server = socket.create_connection(self.server)
             except OSError:
                 return
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small parts wait for a late ACK
             self._ends += [client, server]
             threading.Thread(target=self._pass, args=(client, server, True), daemon=True).start()
             threading.Thread(target=self._pass, args=(server, client, False), daemon=True).start()

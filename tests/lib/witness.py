@@ -1,0 +1,201 @@
+"""The race of nodes for one LUN, with witnesses: each block holds the turn and the node that wrote it last.
+
+Each turn is a fail-over. The node that has the LUN is frozen, cut off, killed, or left alone in good health, amid its
+writes. The next node fences it and serves the LUN, and the old one wakes up at some moment and goes on. No block may show
+an earlier turn once the new node has written all of them.
+"""
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from lib.export import Export
+from lib.iscsi import PROGRAM, call, request
+from lib.standalone import ROOT, Failure, wait_for
+from lib.tcp_gate import TcpGate
+
+sys.path.insert(0, str(ROOT / "tests" / "doubles"))
+from block_stamper import BLOCK, MARK, STAMP  # noqa: E402
+
+STAMPER = ROOT / "tests" / "doubles" / "block_stamper.py"
+NODES = 4
+WRITERS = 2
+REPORT_EACH = 100  # turns
+MOST_SLEEPERS = 2
+
+
+class Node:
+    """A node that serves the LUN over a connection of its own, and writes to it."""
+
+    def __init__(self, race, turn, ticket):
+        self.turn = turn
+        self.name = f"node-{turn % NODES}"
+        self.gate = TcpGate(race.tgt.portal)
+        self.stamper = None
+        settings = request(self.gate.portal, node=self.name, lun=1, identity=race.identity, ticket=ticket)
+        self.export = Export(race.folder / f"turn{turn}", PROGRAM, settings)
+        try:
+            self.export.start()
+            self.stamper = subprocess.Popen(
+                [sys.executable, "-I", "-S", STAMPER, self.export.file, str(turn), self.name, str(WRITERS)],
+                stdout=subprocess.PIPE, start_new_session=True)
+        except BaseException:
+            self.end()
+            raise
+
+    def wait_for_claim(self):
+        line = self.stamper.stdout.readline().decode()
+        if line != "claimed\n":
+            raise Failure(f"turn {self.turn}: {self.name} could not write: {line!r}\n{self.log()}")
+
+    def log(self):
+        return (self.export.folder / "log").read_text()
+
+    def freeze(self):
+        self.export.signal(signal.SIGSTOP)
+
+    def wake(self):
+        self.export.signal(signal.SIGCONT)
+        self.gate.release()
+
+    def wait_for_refusal(self):
+        """Each of its writes has been refused, or its process is dead."""
+        wait_for(f"the writes of turn {self.turn} to be refused", lambda: self.stamper.poll() is not None)
+
+    def end(self):
+        self.gate.close()
+        self.export.stop()
+        if self.stamper is not None:
+            try:
+                os.killpg(self.stamper.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.stamper.wait()
+            self.stamper.stdout.close()
+        if self.export.process is not None:
+            self.export.process.stdout.close()
+
+
+class Race:
+    def __init__(self, tgt, folder, seed):
+        self.tgt = tgt
+        self.folder = folder
+        self.random = random.Random(seed)
+        self.identity = call("info", tgt.portal, lun=1)["identity"]
+        self.present = None
+        self.sleepers = []  # nodes that lost the LUN, and have not woken up yet
+        self.checked = 0
+        self.mishaps = dict.fromkeys(["freeze", "cut", "cut and freeze", "kill", "none"], 0)
+        self.late_starts = self.died_fences = 0
+
+    def run(self, turns):
+        try:
+            for turn in itertools.count(1):
+                self.fail_over(turn)
+                if turn % REPORT_EACH == 0:
+                    print(self.report(turn), flush=True)
+                if turn >= turns:
+                    break
+            while self.sleepers:
+                self.wake_one()
+            self.check()
+        finally:
+            for node in [*self.sleepers, *([self.present] if self.present else [])]:
+                node.end()
+
+    def report(self, turns):
+        return (f"{turns} fail-overs, {self.mishaps}, {self.late_starts} late starts, {self.died_fences} killed fences, "
+                f"{self.checked} blocks checked: 0 double writes")
+
+    def fail_over(self, turn):
+        old, late_ticket = self.present, None
+        if old is not None:
+            if self.random.random() < 0.3:
+                late_ticket = call("holders", self.tgt.portal, lun=1, node=old.name)["ticket"]
+            self.harm(old)
+        ticket = self.fence(old.name if old else "node-0", f"node-{turn % NODES}")
+        if old is not None:
+            self.sleepers.append(old)
+            self.present = None
+            if self.random.random() < 0.3:
+                self.wake_one()  # while the next one starts
+        self.present = Node(self, turn, ticket)
+        if self.sleepers and self.random.random() < 0.3:
+            self.sleepers[-1].wake()  # while the next one writes for the first time
+        self.present.wait_for_claim()
+        if late_ticket is not None:
+            self.start_late(old.name, late_ticket)
+        while len(self.sleepers) > self.random.randint(0, MOST_SLEEPERS):
+            self.wake_one()
+        self.check()
+
+    def harm(self, node):
+        mishap = self.random.choice(list(self.mishaps))
+        self.mishaps[mishap] += 1
+        if "cut" in mishap:
+            node.gate.hold()
+            if self.random.random() < 0.7:
+                wait_for("writes to be on their way", lambda: node.gate.held > 0)
+        if "freeze" in mishap:
+            node.freeze()
+        if mishap == "kill":
+            node.export.process.kill()
+
+    def fence(self, target, node):
+        """Gives the ticket of the new node, which holds the VolumeFence in a cluster."""
+        for _ in range(20):
+            members = {"lun": 1, "node": node, "target": target, "identity": self.identity}
+            listed = call("fenceTargets", self.tgt.portal, **members)
+            if self.random.random() < 0.15:
+                self.died_fences += 1
+                self.die_while_fencing(members | {"keys": listed["keys"]})
+                continue
+            fenced = call("fence", self.tgt.portal, keys=listed["keys"], **members)
+            if "error" not in fenced:
+                return fenced["ticket"]
+            if fenced["error"]["code"] != "ABORTED":
+                raise Failure(f"fence {target}: {fenced}")
+        raise Failure(f"fence {target}: others always came in between")
+
+    def die_while_fencing(self, members):
+        text = json.dumps({"call": "fence"} | request(self.tgt.portal, **members))
+        process = subprocess.Popen([PROGRAM, "call"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        with process.stdin:
+            process.stdin.write(text.encode())
+        time.sleep(self.random.random() * 0.02)  # a random moment of its life; any will do
+        process.kill()
+        process.wait()
+
+    def start_late(self, node, ticket):
+        """A start that began before the fence must not get the LUN."""
+        self.late_starts += 1
+        settings = request(self.tgt.portal, node=node, lun=1, identity=self.identity, ticket=ticket)
+        late = Export(self.folder / f"late{self.late_starts}", PROGRAM, settings)
+        code = late.failure()["code"]
+        if code not in ("ABORTED", "FAILED_PRECONDITION"):
+            raise Failure(f"a late start of {node}: {code}")
+
+    def wake_one(self):
+        """A node that lost the LUN goes on with what it was doing."""
+        node = self.sleepers.pop(self.random.randrange(len(self.sleepers)))
+        try:
+            node.wake()
+            node.wait_for_refusal()
+        finally:
+            node.end()
+
+    def check(self):
+        """Each block was written last by the node that has the LUN now."""
+        turn, name = self.present.turn, self.present.name.encode()
+        data = self.tgt.data(1)
+        for at in range(0, len(data), BLOCK):
+            mark, found, number, node = STAMP.unpack_from(data, at)
+            if (mark, found, node.rstrip(b"\0")) != (MARK, turn, name):
+                raise Failure(f"turn {turn} of {name}: block {at // BLOCK} was written by {node} in turn {found}, "
+                              f"write {number:#x}")
+        self.checked += len(data) // BLOCK
