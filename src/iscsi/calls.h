@@ -19,8 +19,7 @@
 //   | claim   | lun, identity,      | the same as of info: the LUN is now kept for a volume of this
 //   |         |  size, recorded     |   StorageCluster, and nobody else can write to it
 //   | wipe    | lun, identity, from | from, done, kept: overwrites a deleted volume with zeroes
-//   |         |                     |   for some seconds, and gives the LUN back at the end
-//   (wipe.h)
+//   |         |                     |   for some seconds; at the end the LUN is free (wipe.h)
 //
 // `ticket` is what `serve` needs to take the LUN (reservations.h). It is void after each fence,
 // also one of no keys. A fence of the node that calls gives back what a killed process of it held.

@@ -28,14 +28,16 @@ bool RefusesCommand(const Answer& answer) {
 StatusOr<int64_t> WriteZeroesBefore(LogicalUnit& unit, const UnitInfo& info, int64_t from,
                                     Deadline until) {
   const auto block = static_cast<int64_t>(info.capacity.block_bytes);
-  const int64_t limit = info.max_transfer_blocks == 0
-                            ? kMostWipeBytes
-                            : std::min(kMostWipeBytes, info.max_transfer_blocks * block);
-  const std::vector<uint8_t> zeroes(static_cast<size_t>(std::max(limit / block * block, block)));
+  const auto within = [&](int64_t most, uint64_t limit) {
+    const auto bytes = static_cast<int64_t>(std::min(limit, uint64_t{UINT32_MAX})) * block;
+    return limit == 0 ? most : std::max(block, std::min(most, bytes));
+  };
+  const int64_t most_written = within(kMostWipeBytes, info.limits.max_transfer);
+  const int64_t most_repeated = within(kMostWipeZeroes, info.limits.max_write_same);
+  const std::vector<uint8_t> zeroes(static_cast<size_t>(most_written));
   bool writes_same = true;
   while (from > 0 && std::chrono::steady_clock::now() < until) {
-    const int64_t most = writes_same ? kMostWipeZeroes : static_cast<int64_t>(zeroes.size());
-    const int64_t part = std::min(from, most);
+    const int64_t part = std::min(from, writes_same ? most_repeated : most_written);
     const auto first = static_cast<uint64_t>((from - part) / block);
     const auto blocks = static_cast<uint32_t>(part / block);
     const std::span<const uint8_t> data(zeroes);

@@ -38,9 +38,8 @@ class Proxy:
 class StorageSite:
     """A started Berth with an agent and a proxy. `settings` gives the back end of a StorageCluster."""
 
-    def __init__(self, berth, fs_type):
+    def __init__(self, berth):
         self.berth = berth
-        self.fs_type = fs_type
         self.proxy = Proxy(berth.folder)
         self.agent = BlockAgent(berth, "node-a", berth.data, berth.folder,
                                 flags=["--io-proxy-socket", self.proxy.socket])
@@ -67,11 +66,11 @@ class StorageSite:
         self.berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
                           "data": encoded})
 
-    def cluster(self, name, **more):
+    def cluster(self, name, fs_type="ext4", **more):
         self.berth.apply({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster",
                           "metadata": {"name": name}, "spec": {"backend": self.settings(**more)}})
         self.berth.apply({**objects.storage_class(name, provisioner="block.berth.dev", binding="Immediate"),
-                          "parameters": {"cluster": name, "csi.storage.k8s.io/fstype": self.fs_type}})
+                          "parameters": {"cluster": name, "csi.storage.k8s.io/fstype": fs_type}})
 
     def status(self, name):
         return (self.berth.get("storageclusters", name) or {}).get("status", {})

@@ -19,12 +19,13 @@ pytestmark = [pytest.mark.storage, pytest.mark.e2e]
 
 USER, PASSWORD, SECRET = "berth", "a-secret-of-some-length", "berth-iscsi"
 CHAP = {"chapUser": USER, "chapPassword": PASSWORD}
-SIZES = {1: 40 * MIB, 2: 48 * MIB, 3: 56 * MIB}
+# The last one has room for XFS, because a mounted ext4 grows only with a capability that containers lack.
+SIZES = {1: 40 * MIB, 2: 48 * MIB, 3: 56 * MIB, 4: 320 * MIB}
 
 
 class Site(StorageSite):
     def __init__(self, berth, tgt):
-        super().__init__(berth, "ext4")
+        super().__init__(berth)
         self.tgt = tgt
 
     def settings(self, luns=(1, 2), allow=None, **more):
@@ -155,16 +156,18 @@ def test_a_lun_with_somebodys_data_is_neither_taken_nor_written(site):
 
 
 def test_a_volume_grows_when_the_administrator_has_grown_its_lun(site):
-    site.claim("data", "32Mi", "san")
+    site.cluster("big", fs_type="xfs", luns=[4])
+    site.wait_ready("big")
+    site.claim("data", "320Mi", "big")
     site.run("one", "data")
     claim = site.berth.get("pvc", "data")
-    claim["spec"]["resources"]["requests"]["storage"] = "80Mi"
+    claim["spec"]["resources"]["requests"]["storage"] = "512Mi"
     site.berth.apply(claim)
     site.wait_event("data", "VolumeResizeFailed", "grow it at target")
-    site.tgt.grow(1, 80 * MIB)
+    site.tgt.grow(4, 512 * MIB)
     wait_for("the file system to have grown", lambda: int(site.berth.run(
-        "exec", "one", "--", "df", "-k", "/data").stdout.split()[-5]) > 60 << 10, seconds=90)
-    wait_for("the claim to say so", lambda: site.berth.get("pvc", "data")["status"]["capacity"]["storage"] == "80Mi")
+        "exec", "one", "--", "df", "-k", "/data").stdout.split()[-5]) > 400 << 10, seconds=90)
+    wait_for("the claim to say so", lambda: site.berth.get("pvc", "data")["status"]["capacity"]["storage"] == "512Mi")
 
 
 def test_a_copy_is_refused_in_words(site):
@@ -237,11 +240,11 @@ def test_an_operator_that_is_killed_takes_one_lun_and_gives_it_back(site, tmp_pa
     site.berth.apply(objects.claim("data", "32Mi", "san"))
     wait_through("the claim", lambda: site.berth.get("pvc", "data")["status"]["phase"] == "Bound")
     name = site.berth.get("pvc", "data")["spec"]["volumeName"]
-    assert {lun: unit["reserved"] for lun, unit in site.units(name).items()} == {1: "guard", 2: "", 3: ""}
+    assert {lun: unit["reserved"] for lun, unit in site.units(name).items()} == {1: "guard", 2: "", 3: "", 4: ""}
     site.berth.run("delete", "pvc", "data", "--wait=false")
     wait_through("the deletion", lambda: site.berth.get("persistentvolumes", name) is None)
     assert deaths == ["the claim", "the deletion"]
-    assert [unit["reserved"] for unit in site.units().values()] == ["", "", ""]
+    assert {unit["reserved"] for unit in site.units().values()} == {""}
 
 
 def test_a_target_that_forgets_its_reservations_stops_a_volume_and_loses_nothing(site):
