@@ -3,6 +3,7 @@ Berth, an agent and an I/O proxy on its node, and what a person sees if the targ
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -335,3 +336,4 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
         other.kill()
         other.wait()
         mounts.unmount_below(folder)
+        shutil.rmtree(folder)
