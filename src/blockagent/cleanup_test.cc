@@ -230,9 +230,9 @@ TEST_F(CleanupTest, AVolumeOfANodeThatIsCutOffIsTakenOffWithoutApiAndStorage) {
   away = false;
   EXPECT_TRUE(HasFence("pv-1"));
   attachments_->ReportCutOff("pv-1");
-  EXPECT_EQ(std::ranges::count(events_.events(), "NodeCutOff",
-                               &volume::FakeEventSink::Event::reason),
-            2);  // of the PersistentVolume, and of the pod
+  EXPECT_EQ(
+      std::ranges::count(events_.events(), "NodeCutOff", &volume::FakeEventSink::Event::reason),
+      2);  // of the PersistentVolume, and of the pod
   ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
   EXPECT_FALSE(HasFence("pv-1"));
   EXPECT_FALSE(attachments_->Find("pv-1").has_value());

@@ -211,6 +211,18 @@ TEST_F(StorageFenceTest, ANodeThatGotTheVolumeBackByRightKeepsItsNewClient) {
   EXPECT_THAT(*other.FindClients("img-1", api::NodeName("n2")), testing::ElementsAre("img-1#2"));
 }
 
+TEST_F(StorageFenceTest, ANodeThatGetsTheVolumeBackWhileItsClientsAreListedIsNotFenced) {
+  block::FakeBackend other(images_, "n2");
+  at_call_["FindClients"] = [&] {
+    ASSERT_OK(other.Unmap({.image = "img-1"}));
+    AddFence();
+    ASSERT_OK(other.Map("img-1", {}));
+  };
+  EXPECT_EQ(Mount().code(), StatusCode::kAborted);
+  EXPECT_THAT(Fenced(), testing::IsEmpty());
+  EXPECT_TRUE(other.FindMapping("img-1")->has_value());
+}
+
 TEST_F(StorageFenceTest, NothingIsMountedIfTheVolumeFenceNamesAnotherNodeAfterTheMap) {
   maps_ = true;
   at_call_["Map"] = [&] { AddFence(); };

@@ -1,5 +1,7 @@
 #include "controllers/blockoperator/shared_images.h"
 
+#include <set>
+
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/blockoperator/block_volume.h"
@@ -49,16 +51,14 @@ SharedImages::SharedImages(const Context& context, Backends& backends, const Opt
 void SharedImages::QueueClustersOf(const Volume& volume) {
   const auto block = BlockVolumeOf(volume);
   if (!block.has_value()) return;
+  std::set<std::string> named = {block->cluster};
   const auto same = volumes_.ByIndex(kVolumesByImage, block->image);
-  if (same.size() > 1) {
-    for (const auto& other : same) workers_.Add(BlockVolumeOf(*other)->cluster);
-    return;
-  }
-  // It may have shared its image until now.
-  for (const std::string& name :
-       {block->cluster, same.empty() ? std::string() : BlockVolumeOf(*same[0])->cluster}) {
-    const auto cluster = name.empty() ? nullptr : clusters_.Get(name);
-    if (cluster != nullptr && !ConditionOf(*cluster).empty()) workers_.Add(name);
+  for (const auto& other : same) named.insert(BlockVolumeOf(*other)->cluster);
+  for (const std::string& name : named) {
+    // A volume that is gone, or has its image alone now, may have shared it until now.
+    const auto cluster = clusters_.Get(name);
+    const bool was_told = cluster != nullptr && !ConditionOf(*cluster).empty();
+    if (same.size() > 1 || was_told) workers_.Add(name);
   }
 }
 

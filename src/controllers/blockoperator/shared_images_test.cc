@@ -76,6 +76,9 @@ TEST_F(SharedImagesTest, BothStorageClustersAndBothVolumesTell) {
   // It is told again, for each volume that comes.
   PutVolume("pv-5", "one", "another");
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Condition("one").starts_with("True"); }));
+  cluster_.client.Remove(Volume::kInfo, "", "pv-4");
+  EXPECT_TRUE(WaitCondition("one", "False "));
+  EXPECT_TRUE(WaitCondition("two", "False "));
 }
 
 TEST_F(SharedImagesTest, AnImageThatIsAVolumeOfAnotherStorageClusterTooStays) {
