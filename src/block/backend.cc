@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "block/images/images_backend.h"
+#include "block/iscsi/iscsi_backend.h"
 #include "block/nbd/nbd_backend.h"
 #include "block/rbd/rbd_backend.h"
 
@@ -92,7 +93,7 @@ bool MayBeSameStore(const Json& one, const Json& other) {
     std::vector<const char*> members;
   };
   static const Identity kIdentities[] = {
-      {"images", {"folder"}}, {"nbd", {"server"}}, {"rbd", {"pool", "namespace"}}};
+      {"images", {"folder"}}, {"nbd", {"server"}}, {"rbd", {"pool", "namespace"}}, {"iscsi", {}}};
   for (const Identity& identity : kIdentities) {
     const bool has = one.is_object() && one.contains(identity.type);
     if (has != (other.is_object() && other.contains(identity.type))) return false;
@@ -117,12 +118,14 @@ base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const Json& settings,
                                                      const BackendParts& parts) {
   if (!settings.is_object() || settings.size() != 1) {
     return Error(StatusCode::kInvalidArgument,
-                 "a back end's settings have one member, which names its type: images, nbd or rbd");
+                 "a back end's settings have one member, which names its type: images, nbd, rbd or "
+                 "iscsi");
   }
   const std::string& type = settings.begin().key();
   if (type == "nbd") return OpenNbd(settings.begin().value(), parts);
   if (type == "images") return OpenImages(settings.begin().value(), parts);
   if (type == "rbd") return OpenRbdBackend(settings.begin().value(), parts);
+  if (type == "iscsi") return OpenIscsiBackend(settings.begin().value(), parts);
   return Error(StatusCode::kInvalidArgument, "there is no back end of type {}", base::Quote(type));
 }
 

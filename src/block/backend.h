@@ -73,9 +73,11 @@ class Backend {
   // --- The images; where the images are reached (the operator) ---
 
   // Makes the image with at least `wanted.size_bytes`, or gives the one that was made before, also
-  // if it has grown since. ALREADY_EXISTS: the image was made with another size or source.
-  // NOT_FOUND: there is no such source. FAILED_PRECONDITION: the source may be written to now.
-  // OUT_OF_RANGE: the source is larger than the image.
+  // if it has grown since. Its name begins with the wanted one, and is the name for all other
+  // calls. Only Delete also knows it by the wanted name, as long as no PersistentVolume names it.
+  // ALREADY_EXISTS: the image was made with another size or source. NOT_FOUND: there is no such
+  // source. FAILED_PRECONDITION: the source may be written to now. OUT_OF_RANGE: the source is
+  // larger than the image.
   virtual base::StatusOr<ImageInfo> Create(const NewImage& wanted) = 0;
   // Deletes an image or snapshot; OK also if it does not exist. FAILED_PRECONDITION: it has a lock.
   virtual base::Status Delete(const std::string& image) = 0;
@@ -195,6 +197,9 @@ base::Status NoLongerShownError(const Mapping& mapping);
 using SecretReader = std::function<base::StatusOr<std::map<std::string, std::string>>(
     const std::string& ns, const std::string& name)>;
 
+// Gives the images that the PersistentVolumes of the block agent name now, as the API has them.
+using ImageLister = std::function<base::StatusOr<std::vector<std::string>>()>;
+
 // What every back end needs. It borrows `exec` and `mounter`.
 struct BackendParts {
   platform::Exec& exec;
@@ -207,6 +212,8 @@ struct BackendParts {
   // Where a back end gets the Secret that its settings name. A back end keeps what it reads in
   // memory for seconds, and never on disk.
   SecretReader read_secret = nullptr;
+  // Of the operator alone. A back end whose images cannot be named uses it to give none away twice.
+  ImageLister list_images = nullptr;
 };
 
 // Makes the back end that a StorageCluster's spec.backend describes: an object with one member,
@@ -219,6 +226,10 @@ struct BackendParts {
 //   {"rbd": {"monitors": ["10.0.0.5:6789"], "pool": "kube", "namespace": "", "user": "kube",
 //            "secretRef": {"name": "ceph", "namespace": "berth-block"},
 //            "access": "Kernel" | "Proxy" | "Auto"}}
+//   {"iscsi": {"portals": ["10.0.0.5:3260"], "target": "iqn.2003-01.org.example:t",
+//              "luns": {"allow": ["naa.6001405…/serial"], "reclaim": "Wipe" | "Keep"},
+//              "initiator": "", "chapSecretRef": {"name": "san", "namespace": "berth-block"},
+//              "access": "Proxy" | "Auto"}}
 // INVALID_ARGUMENT names the member that is wrong.
 base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
                                                      const BackendParts& parts);
@@ -226,7 +237,8 @@ base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
 // Whether an image of one name may be the same image by both settings, which are those of two
 // StorageClusters, as OpenBackend takes them. False only if the settings show that it is not: other
 // types, folders or servers, or another pool or namespace of Ceph. Lists of monitors show nothing,
-// because two lists of one Ceph cluster may have no member in common.
+// because two lists of one Ceph cluster may have no member in common. The image of an iSCSI target
+// names its LUN, which several targets may show.
 bool MayBeSameStore(const base::Json& one, const base::Json& other);
 
 }  // namespace berth::block

@@ -109,6 +109,21 @@ TEST(RecordsTest, APoolOfCephIsTheSameByAnyMonitorsAndUser) {
   EXPECT_EQ(records->FindOtherVolume(other), "");
 }
 
+TEST(RecordsTest, AnImageThatIsALunIsTheSameInEveryStorageCluster) {
+  const platform::TempFolder folder;
+  auto records = *Records::Open(folder / "volumes");
+  Record one = Sample();
+  one.backend = {{"iscsi", {{"portals", {"10.0.0.1:3260"}}, {"target", "iqn.a"}}}};
+  ASSERT_TRUE(records->Put(one).ok());
+  Record other = one;
+  other.volume = "pv-2";
+  other.cluster = "another";
+  other.backend = {{"iscsi", {{"portals", {"10.0.0.2:3260"}}, {"target", "iqn.a"}}}};
+  EXPECT_EQ(records->FindOtherVolume(other), "pv-1");
+  other.image = "another";
+  EXPECT_EQ(records->FindOtherVolume(other), "");
+}
+
 TEST(RecordsTest, AFileThatIsNoRecordIsNotPassedOver) {
   const platform::TempFolder folder;
   {

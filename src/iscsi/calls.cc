@@ -12,6 +12,7 @@
 #include "iscsi/logical_unit.h"
 #include "iscsi/reservations.h"
 #include "iscsi/settings.h"
+#include "iscsi/wipe.h"
 
 namespace berth::iscsi {
 
@@ -25,6 +26,8 @@ namespace {
 
 constexpr std::chrono::seconds kLogoutTime{1};
 constexpr size_t kMostNodes = 10'000;
+// What a wipe leaves of the time of a call for what comes before and after the writes.
+constexpr std::chrono::seconds kWipeMargin{4};
 
 std::string KeyText(uint64_t key) { return fmt::format("{:#018x}", key); }
 
@@ -68,8 +71,14 @@ StatusOr<Json> DescribeUnit(LogicalUnit& unit, uint16_t lun, const Settings& set
   return json;
 }
 
+StatusOr<Json> DescribeBriefly(LogicalUnit& unit, uint16_t lun) {
+  ASSIGN_OR_RETURN(const UnitInfo info, Inspect(unit));
+  return Json{{"lun", lun}, {"identity", info.identity}, {"size", info.capacity.size_bytes()}};
+}
+
 StatusOr<Json> ListUnits(Session& session, const Settings& settings, const Json& request,
                          Deadline deadline) {
+  const bool brief = base::json::Bool(request, {"brief"});
   ReadsData reads_data;
   if (base::json::Find(request, {"identities"}) != nullptr) {
     reads_data = [wanted = base::json::Strings(base::json::Array(request, {"identities"}))](
@@ -82,7 +91,8 @@ StatusOr<Json> ListUnits(Session& session, const Settings& settings, const Json&
   Json list = Json::array();
   for (const uint16_t lun : luns) {
     SessionUnit unit(session, lun, deadline);
-    auto described = DescribeUnit(unit, lun, settings, reads_data);
+    auto described =
+        brief ? DescribeBriefly(unit, lun) : DescribeUnit(unit, lun, settings, reads_data);
     if (session.lost()) return Error(StatusCode::kDeadlineExceeded, "read LUN {}: no answer", lun);
     if (described.ok()) {
       list.push_back(*std::move(described));
@@ -232,6 +242,10 @@ StatusOr<Json> RunOn(Session& session, const std::string& call, const Settings& 
   RETURN_IF_ERROR(Inspect(unit));
   if (call == "holders") return ReadHolders(unit, settings, request);
   if (call == "claim") return ClaimUnit(unit, lun, settings, request);
+  if (call == "wipe") {
+    RETURN_IF_ERROR(CheckIdentity(unit, base::json::String(request, {"identity"})));
+    return WipeUnit(unit, settings, request, deadline - kWipeMargin);
+  }
   return FenceNode(unit, settings, request, /*only_look=*/call == "fenceTargets");
 }
 
@@ -241,8 +255,8 @@ StatusOr<Json> RunCall(const Json& request, Deadline deadline) {
   const std::string call = base::json::String(request, {"call"});
   ASSIGN_OR_RETURN(const Settings settings, ReadSettings(request));
   if (call == "check") return CheckPortals(settings, deadline);
-  constexpr std::string_view kCalls[] = {"list",         "info",  "holders",
-                                         "fenceTargets", "fence", "claim"};
+  constexpr std::string_view kCalls[] = {"list",  "info",  "holders", "fenceTargets",
+                                         "fence", "claim", "wipe"};
   if (std::ranges::find(kCalls, call) == std::end(kCalls)) {
     return Error(StatusCode::kInvalidArgument, "there is no call {}", base::Quote(call));
   }

@@ -4,9 +4,10 @@
 //
 //   | call    | members             | result
 //   | check   |                     | {}: the portals answer and admit this node to the target
-//   | list    | identities          | luns: [{lun, identity, serial, size, blockSize, vendor,
+//   | list    | identities, brief   | luns: [{lun, identity, serial, size, blockSize, vendor,
 //   |         |                     |   product, reserved, blank, problem}]. Only those LUNs are
-//   |         |                     |   read for `blank`; all without `identities`
+//   |         |                     |   read for `blank`; all without `identities`. `brief`: only
+//   |         |                     |   lun, identity and size, for which no data is read
 //   | info    | lun                 | the same of one LUN
 //   | holders | lun, nodes (names   | holders: [{node, address, key, reserved}], generally one of
 //   |         |  to recognise)      |   each registration but the guard's; reservation: {type, key,
@@ -17,6 +18,8 @@
 //   |         |  identity, keys     |   `keys`, or all of the node without it; ticket
 //   | claim   | lun, identity,      | the same as of info: the LUN is now kept for a volume of this
 //   |         |  size, recorded     |   StorageCluster, and nobody else can write to it
+//   | wipe    | lun, identity, from | from, done, kept: overwrites a deleted volume with zeroes
+//   |         |                     |   for some seconds; at the end the LUN is free (wipe.h)
 //
 // `ticket` is what `serve` needs to take the LUN (reservations.h). It is void after each fence,
 // also one of no keys. A fence of the node that calls gives back what a killed process of it held.
@@ -24,8 +27,8 @@
 // `reserved` is "" | "guard" (a volume of this StorageCluster that no node uses) | "used". `blank`
 // is null if it was not read or could not be. `problem` says why a LUN cannot be used.
 //
-// No call writes to a LUN's data. `identity` is that of `list`. DATA_LOSS: the LUN has another
-// identity by now.
+// No call but `wipe` writes to a LUN's data. `identity` is that of `list`. DATA_LOSS: the LUN has
+// another identity by now.
 //
 // A claim takes a LUN that is blank and has no reservation; of several at once one succeeds. The
 // caller has durably recorded before whether it claims the LUN for the first time or again

@@ -99,6 +99,9 @@ class Reservations {
   base::StatusOr<bool> Claim(bool recorded);
   // Gives a LUN that this session has claimed back to nobody.
   base::Status Unclaim();
+  // Takes the reservation of `key`, which this session has, and all registrations off: the LUN is
+  // nobody's.
+  base::Status Clear(uint64_t key);
 
   bool IsGuard(uint64_t key) const { return guard_.Has(key); }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "controllers/blockoperator/block_operator.h"
+#include "controllers/blockoperator/block_volume.h"
 #include "controllers/csi_codec.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
@@ -40,9 +41,11 @@ class BlockOperatorRole : public Controller {
                      .mounter = *machine_.mounter,
                      .proxy_socket = "",
                      .node = "",
-                     .read_secret = [&client](const std::string& ns, const std::string& name) {
-                       return controllers::ReadSecret(client, {.name = name, .ns = ns});
-                     }});
+                     .read_secret =
+                         [&client](const std::string& ns, const std::string& name) {
+                           return controllers::ReadSecret(client, {.name = name, .ns = ns});
+                         },
+                     .list_images = [&client] { return blockoperator::ListImages(client); }});
     };
     return options;
   }

@@ -12,6 +12,17 @@ std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume) {
   return out;
 }
 
+base::StatusOr<std::vector<std::string>> ListImages(kube::Client& client) {
+  ASSIGN_OR_RETURN(const kube::ListResult volumes,
+                   client.List(api::kinds::kPersistentVolume, "", {}));
+  std::vector<std::string> images;
+  for (const base::Json& item : volumes.items) {
+    const auto volume = BlockVolumeOf(api::PersistentVolume(item));
+    if (volume.has_value()) images.push_back(volume->image);
+  }
+  return images;
+}
+
 void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes) {
   volumes.AddIndex(kVolumesByCluster, [](const api::PersistentVolume& object) {
     const auto volume = BlockVolumeOf(object);

@@ -147,14 +147,15 @@ StatusOr<Plan> MakePlan(const api::PersistentVolumeClaim& claim,
 }
 
 api::PersistentVolume VolumeObject(const Plan& plan, const api::PersistentVolumeClaim& claim,
-                                   const api::StorageClass& storage_class, int64_t size_bytes) {
+                                   const api::StorageClass& storage_class,
+                                   const block::ImageInfo& image) {
   api::PersistentVolume out;
   out.Set({"apiVersion"}, "v1");
   out.Set({"kind"}, "PersistentVolume");
   out.set_name(plan.image.name);
   out.set_annotation(kProvisionedBy, api::kBlockProvisioner);
   if (storage_class.reclaim_policy() == "Delete") out.add_finalizer(kImageFinalizer);
-  Json spec = {{"capacity", {{"storage", api::FormatBytes(size_bytes)}}},
+  Json spec = {{"capacity", {{"storage", api::FormatBytes(image.size_bytes)}}},
                {"accessModes", claim.access_modes()},
                {"volumeMode", "Filesystem"},
                {"persistentVolumeReclaimPolicy", storage_class.reclaim_policy()},
@@ -165,7 +166,7 @@ api::PersistentVolume VolumeObject(const Plan& plan, const api::PersistentVolume
                  {"fsType", plan.settings.fs_type},
                  {"options",
                   {{std::string(api::kClusterOption), plan.settings.cluster},
-                   {std::string(api::kImageOption), plan.image.name}}}}}};
+                   {std::string(api::kImageOption), image.name}}}}}};
   if (!plan.affinity.is_null()) spec["nodeAffinity"]["required"] = plan.affinity;
   out.Set({"spec"}, std::move(spec));
   return out;

@@ -41,8 +41,10 @@ base::StatusOr<Plan> MakePlan(const api::PersistentVolumeClaim& claim,
                               const api::StorageClass& storage_class,
                               const api::StorageCluster& cluster);
 
-// The PersistentVolume for an image of `size_bytes`, bound to the claim by its claimRef.
+// The PersistentVolume for the image, bound to the claim by its claimRef. Its name is that of
+// `plan.image`, also if the back end gave the image a longer one.
 api::PersistentVolume VolumeObject(const Plan& plan, const api::PersistentVolumeClaim& claim,
-                                   const api::StorageClass& storage_class, int64_t size_bytes);
+                                   const api::StorageClass& storage_class,
+                                   const block::ImageInfo& image);
 
 }  // namespace berth::controllers::blockoperator

@@ -65,7 +65,9 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim,
   if (!plan.ok()) return Failed(claim, storage_class.name(), plan.status());
   if (const std::string selected = claim.annotation(kSelectedNode); !selected.empty()) {
     const auto node = nodes_.Get(selected);
-    const Volume volume = VolumeObject(*plan, claim, storage_class, plan->image.size_bytes);
+    const Volume volume =
+        VolumeObject(*plan, claim, storage_class,
+                     {.name = plan->image.name, .size_bytes = plan->image.size_bytes});
     if (node == nullptr || !VolumeReachableFrom(volume, *node)) {
       const Status elsewhere =
           node == nullptr
@@ -116,7 +118,7 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageC
                               "the back end made an image of {} bytes where {} were asked for",
                               image->size_bytes, wanted.size_bytes));
   }
-  return WriteVolume(*begun, VolumeObject(plan, *begun, storage_class, image->size_bytes));
+  return WriteVolume(*begun, VolumeObject(plan, *begun, storage_class, *image));
 }
 
 StatusOr<Provisioner::Claim> Provisioner::BeginProvisioning(const Claim& claim, const Plan& plan) {

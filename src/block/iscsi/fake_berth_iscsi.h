@@ -1,0 +1,145 @@
+// `berth-iscsi call` in memory, as an Exec: a target with LUNs and reservations, for tests of the
+// back end that calls it. It checks that the password is nowhere but on standard input.
+// Thread-safe.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "base/mutex.h"
+#include "platform/processes/exec.h"
+
+namespace berth::block {
+
+class FakeBerthIscsi : public platform::Exec {
+ public:
+  struct Unit {
+    std::string identity;
+    int64_t size = 0;
+    bool blank = true;
+    std::string guard;                        // the owner whose guard has it; empty: nobody's
+    std::map<std::string, std::string> keys;  // that are registered, with their nodes
+  };
+
+  static std::string password() { return "a-chap-password"; }
+
+  base::StatusOr<platform::CommandResult> Run(const platform::Command& command) override {
+    EXPECT_EQ(command.argv.size(), 2U);
+    EXPECT_TRUE(command.env.empty());
+    const auto request = base::json::Parse(command.stdin_data);
+    EXPECT_TRUE(request.ok());
+    base::MutexLock lock(mutex_);
+    const std::string call = base::json::String(*request, {"call"});
+    calls_.push_back(call);
+    if (const auto failure = failures_.find(call); failure != failures_.end()) {
+      const auto [code, message] = failure->second;
+      failures_.erase(failure);
+      return Fail(code, message);
+    }
+    if (base::json::String(*request, {"cluster", "chapPassword"}) != password()) {
+      return Fail("UNAUTHENTICATED", "the target refuses the CHAP user or secret");
+    }
+    return Answer(call, *request);
+  }
+
+  // Changes the LUNs of the target, by their numbers.
+  void Change(const std::function<void(std::map<int64_t, Unit>&)>& change) {
+    base::MutexLock lock(mutex_);
+    change(units_);
+  }
+  // The next call of that name fails so.
+  void FailNext(const std::string& call, std::string code, std::string message) {
+    base::MutexLock lock(mutex_);
+    failures_[call] = {std::move(code), std::move(message)};
+  }
+  std::vector<std::string> TakeCalls() {
+    base::MutexLock lock(mutex_);
+    return std::exchange(calls_, {});
+  }
+
+ private:
+  using Json = base::Json;
+
+  static platform::CommandResult Fail(const std::string& code, const std::string& message) {
+    const Json error = {{"error", {{"code", code}, {"message", message}}}};
+    return {.exit_code = 1, .out = base::json::Dump(error), .err = ""};
+  }
+  static platform::CommandResult Give(const Json& result) {
+    return {.exit_code = 0, .out = base::json::Dump(result), .err = ""};
+  }
+
+  platform::CommandResult Answer(const std::string& call, const Json& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const std::string owner = base::json::String(request, {"cluster", "owner"});
+    if (call == "list") {
+      Json luns = Json::array();
+      for (const auto& [number, unit] : units_) {
+        const bool nobody = unit.guard.empty() && unit.keys.empty();
+        const bool own = unit.guard == owner && unit.keys.empty();
+        luns.push_back({{"lun", number},
+                        {"identity", unit.identity},
+                        {"size", unit.size},
+                        {"blank", unit.blank},
+                        {"reserved", nobody ? "" : (own ? "guard" : "used")}});
+      }
+      return Give({{"luns", std::move(luns)}});
+    }
+    const auto found = units_.find(base::json::Int(request, {"lun"}));
+    if (found == units_.end()) return Fail("NOT_FOUND", "no such LUN");
+    if (found->second.identity != base::json::String(request, {"identity"})) {
+      return Fail("DATA_LOSS", "another LUN");
+    }
+    return AnswerAbout(call, found->second, owner, request);
+  }
+  platform::CommandResult AnswerAbout(const std::string& call, Unit& unit, const std::string& owner,
+                                      const Json& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (call == "claim") {
+      if (!unit.blank || !unit.guard.empty()) return Fail("FAILED_PRECONDITION", "it is taken");
+      unit.guard = owner;
+      return Give(Json::object());
+    }
+    if (call == "wipe") {
+      if (unit.guard.empty()) return Give({{"from", 0}, {"done", true}, {"kept", true}});
+      if (unit.guard != owner) return Fail("FAILED_PRECONDITION", "somebody else has it");
+      const int64_t left = std::max<int64_t>(base::json::Int(request, {"from"}) - unit.size / 4, 0);
+      if (left == 0) unit = {.identity = unit.identity, .size = unit.size, .guard = "", .keys = {}};
+      return Give({{"from", left}, {"done", left == 0}, {"kept", false}});
+    }
+    const std::string target = base::json::String(request, {"target"});
+    Json answer = Json::array();
+    if (call == "holders") {
+      for (const auto& [key, node] : unit.keys) answer.push_back({{"node", node}, {"key", key}});
+      return Give({{"holders", std::move(answer)}, {"ticket", "t"}});
+    }
+    if (call == "fenceTargets") {
+      for (const auto& [key, node] : unit.keys) {
+        if (node == target) answer.push_back(key);
+      }
+      return Give({{"keys", std::move(answer)}, {"ticket", "t"}});
+    }
+    if (call != "fence") return Fail("UNIMPLEMENTED", "no call " + call);
+    const Json* only = base::json::Find(request, {"keys"});
+    std::erase_if(unit.keys, [&](const auto& one) {
+      if (one.second != target) return false;
+      const auto listed = [&](const Json& key) { return key == one.first; };
+      if (only != nullptr && std::ranges::none_of(*only, listed)) return false;
+      answer.push_back(one.first);
+      return true;
+    });
+    return Give({{"keys", std::move(answer)}, {"ticket", "u"}});
+  }
+
+  base::Mutex mutex_;
+  std::map<int64_t, Unit> units_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::pair<std::string, std::string>> failures_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace berth::block
