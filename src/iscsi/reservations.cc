@@ -434,4 +434,11 @@ StatusOr<bool> Reservations::Claim(bool recorded) {
 
 Status Reservations::Unclaim() { return Change(claimed_, 0).status(); }
 
+Status Reservations::Clear(uint64_t key) {
+  ASSIGN_OR_RETURN(const bool cleared, Out(PrOut::kClear, ReservationType::kNone, key, 0,
+                                           "clear the persistent reservation"));
+  if (!cleared) return FencedError();
+  return base::OkStatus();
+}
+
 }  // namespace berth::iscsi
