@@ -1,11 +1,13 @@
 """Each driver runs beside a Berth of its own for all tests of a file. A driver that is not in BERTH_DRIVERS is skipped by name."""
 import pytest
 from lib.drivers.bed import Bed
+from lib.drivers.cephcsi import CephFs
 from lib.drivers.democratic import Democratic
 from lib.drivers.driver import Missing
 from lib.drivers.hostpath import Hostpath
+from lib.drivers.s3 import S3
 
-KINDS = {"hostpath": Hostpath, "democratic": Democratic}
+KINDS = {"hostpath": Hostpath, "s3": S3, "democratic": Democratic, "cephfs": CephFs}
 
 
 @pytest.fixture(scope="session")

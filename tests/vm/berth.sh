@@ -11,8 +11,9 @@ mount /dev/disk/data /var/lib/berth || {
 }
 trap '[ $? = 0 ] || tail -40 /run/berth.log' EXIT
 
+# start [FLAG...]
 start() {
-  berth up --port 0 --node-name vm --container-runtime-endpoint unix:///run/none.sock >>/run/berth.log 2>&1 &
+  berth up --port 0 --node-name vm --container-runtime-endpoint unix:///run/none.sock "$@" >>/run/berth.log 2>&1 &
   until_true 'Berth to be up' 'berth get nodes vm >/run/nodes 2>&1'
 }
 
