@@ -12,6 +12,8 @@ class S3(driver.Driver):
     name = "ru.yandex.s3.csi"
     title = "k8s-csi-s3 with s3fs"
     offers = frozenset({CLAIMS, FUSE, SHARED})
+    found = "it mounts writable whatever it is asked, and s3fs refuses another owner of the top folder: Berth makes the mount read-only " \
+            "itself, and starts the pod without the fsGroup, as a kubelet does"
 
     def __init__(self, folder):
         super().__init__(folder)
