@@ -46,13 +46,14 @@ PYTHON = "usr/lib/python3/dist-packages"
 MANAGER_PACKAGES = {
     "ceph-mgr": "usr/bin/ceph-mgr",
     "ceph-mgr-modules-core": "usr/share/ceph/mgr/volumes/__init__.py",
+    "libboost-python1.74.0": f"{LIBRARIES}/libboost_python311.so.1.74.0",
     "libpython3.11": f"{LIBRARIES}/libpython3.11.so.1.0",
     "libcephfs2": f"{LIBRARIES}/libcephfs.so.2",
-    "librbd1": f"{LIBRARIES}/librbd.so.1",
     "python3-cephfs": f"{PYTHON}/cephfs.cpython-311-x86_64-linux-gnu.so",
-    "python3-rbd": f"{PYTHON}/rbd.cpython-311-x86_64-linux-gnu.so",
     "python3-ceph-common": f"{PYTHON}/ceph/__init__.py",
     "python3-ceph-argparse": f"{PYTHON}/ceph_argparse.py",
+    "python3-prettytable": f"{PYTHON}/prettytable/__init__.py",
+    "python3-wcwidth": f"{PYTHON}/wcwidth/__init__.py",
     "python3-openssl": f"{PYTHON}/OpenSSL/__init__.py",
     "python3-dateutil": f"{PYTHON}/dateutil/__init__.py",
     "python3-six": f"{PYTHON}/six.py",
@@ -168,7 +169,9 @@ class CephCluster:
         self.environment = os.environ | {
             "PATH": ":".join([*programs, os.environ["PATH"]]), "LD_LIBRARY_PATH": ":".join(libraries), "FSID": fsid,
             "CEPH_CONF": str(self.folder / "ceph.conf"),
-            "PYTHONPATH": ":".join(f"{folder}/{PYTHON}" for folder in sorted(set(unpacked.values())) if folder)}
+            "PYTHONPATH": ":".join([f"{folder}/{PYTHON}" for folder in sorted(set(unpacked.values())) if folder]
+                                   # What all modules of a manager import.
+                                   + [f"{unpacked.get('ceph-mgr', '')}/usr/share/ceph/mgr"])}
         base = f"{unpacked['ceph-base']}/{LIBRARIES}"
         (self.folder / "ceph.conf").write_text(
             CONFIGURATION.format(fsid=fsid, address=self.address, folder=self.folder, base=base,
@@ -202,6 +205,8 @@ class CephCluster:
     def _serve(self):
         self.start_object_store()
         self.start_file_system()
+        if self.manager:
+            self.start_manager()
 
     def start_object_store(self):
         osd = str(uuid.uuid4())
@@ -214,11 +219,11 @@ class CephCluster:
             self.ask('{"prefix": "osd pool create", "pool": "%s", "pg_num": 8}' % pool)
         self.ask('{"prefix": "fs new", "fs_name": "fs", "metadata": "meta", "data": "data"}')
         self.inside("ceph-mds", "-i", "a", "--public-addr", self.address)
-        if self.manager:
-            self.inside("ceph-mgr", "-i", "a", "--public-addr", self.address)
         wait_for("the metadata server", lambda: "up:active" in self.ask('{"prefix": "mds stat"}'), interval=0.2)
-        if self.manager:
-            wait_for("the manager", lambda: json.loads(self.ask('{"prefix": "mgr dump", "format": "json"}'))["available"], interval=0.2)
+
+    def start_manager(self):
+        self.inside("ceph-mgr", "-i", "a", "--public-addr", self.address)
+        wait_for("the manager", lambda: json.loads(self.ask('{"prefix": "mgr dump", "format": "json"}'))["available"], interval=0.2)
 
     def inside(self, *command, environment=None):
         """Runs a program in the cluster's namespaces, and returns its output."""

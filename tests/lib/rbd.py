@@ -36,6 +36,8 @@ class RbdCluster(CephCluster):
         self.start_object_store()
         self.ask('{"prefix": "osd pool create", "pool": "%s", "pg_num": 8}' % POOL)
         self.ask('{"prefix": "osd pool application enable", "pool": "%s", "app": "rbd"}' % POOL)
+        if self.manager:
+            self.start_manager()
         self.users = {"berth": self.add_user("berth", UNFENCER), "plain": self.add_user("plain", PROFILE)}
         wait_for("the pool", lambda: self.rbd("print(rbd.RBD().list(io))") == "[]\n")
 
