@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from lib import leaks, mounts, standalone  # noqa: E402
+from lib.drivers import page as drivers_page  # noqa: E402
 
 
 def pytest_configure():
@@ -17,6 +18,14 @@ def pytest_configure():
     # ignored signal.
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+def pytest_runtest_logreport(report):
+    drivers_page.note_case(report)
+
+
+def pytest_sessionfinish():
+    drivers_page.write_section()
 
 
 def pytest_addoption(parser):

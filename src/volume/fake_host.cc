@@ -1,5 +1,7 @@
 #include "volume/fake_host.h"
 
+#include <algorithm>
+
 #include "api/time.h"
 
 namespace berth::volume {
@@ -26,6 +28,13 @@ base::Status FakeMounter::Mount(const platform::MountRequest& request) {
   base::MutexLock lock(mutex_);
   requests_.push_back(request);
   RETURN_IF_ERROR(FailureOf(request.target));
+  if (std::ranges::find(request.options, "remount") != request.options.end()) {
+    const auto top = std::ranges::find(table_.rbegin(), table_.rend(), request.target,
+                                       &platform::MountEntry::mount_point);
+    if (top == table_.rend()) return base::Error(base::StatusCode::kInvalidArgument, "no mount");
+    top->options = request.options;
+    return base::OkStatus();
+  }
   platform::MountEntry entry;
   entry.id = next_id_++;
   entry.root = "/";

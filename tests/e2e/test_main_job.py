@@ -81,6 +81,22 @@ def test_fs_group_owns_the_volume(berth, leak_free):
     assert note == "4321"
 
 
+def test_a_pod_starts_with_a_file_that_refuses_its_fs_group(berth):
+    berth.apply(objects.claim("data"))
+    berth.apply(objects.pod("holder", "echo kept >/data/fixed; sleep 1000", ["data"]))
+    berth.wait_phase("pods", "holder", "Running")
+    fixed, = wait_for("the file", lambda: list((berth.data / "kubelet" / "pods").glob("*/volumes/*/*/mount/fixed")))
+    # As on file systems on FUSE that keep no owners, for example of S3 buckets.
+    subprocess.run(["chattr", "+i", fixed], check=True)
+    try:
+        out = run_pod(berth, objects.pod("grouped", "cat /data/fixed && stat -c %g /data/fixed /data", ["data"],
+                                         securityContext={"fsGroup": 4321}))
+    finally:
+        subprocess.run(["chattr", "-i", fixed], check=True)
+    assert out.split() == ["kept", "0", "4321"]
+    assert "the file system refused" in berth.log.read_text()
+
+
 def test_sub_paths_show_parts_of_a_volume_and_nothing_outside(berth, leak_free):
     berth.apply(objects.claim("data"))
     run_pod(berth, objects.pod("writer", "mkdir -p /data/a/b && echo deep > /data/a/b/note; "

@@ -4,6 +4,7 @@ is installed on the host: 36 MB of packages are fetched and unpacked, as for the
 """
 import base64
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -40,12 +41,31 @@ PACKAGES = {
     "python3-rados": BINDING,
     "python3-rbd": RBD_BINDING,
 }
+# What a manager needs beside them. Its module "volumes" makes the subvolumes that CSI drivers ask for.
+PYTHON = "usr/lib/python3/dist-packages"
+MANAGER_PACKAGES = {
+    "ceph-mgr": "usr/bin/ceph-mgr",
+    "ceph-mgr-modules-core": "usr/share/ceph/mgr/volumes/__init__.py",
+    "libboost-python1.74.0": f"{LIBRARIES}/libboost_python311.so.1.74.0",
+    "libpython3.11": f"{LIBRARIES}/libpython3.11.so.1.0",
+    "libcephfs2": f"{LIBRARIES}/libcephfs.so.2",
+    "python3-cephfs": f"{PYTHON}/cephfs.cpython-311-x86_64-linux-gnu.so",
+    "python3-ceph-common": f"{PYTHON}/ceph/__init__.py",
+    "python3-ceph-argparse": f"{PYTHON}/ceph_argparse.py",
+    "python3-prettytable": f"{PYTHON}/prettytable/__init__.py",
+    "python3-wcwidth": f"{PYTHON}/wcwidth/__init__.py",
+    "python3-openssl": f"{PYTHON}/OpenSSL/__init__.py",
+    "python3-dateutil": f"{PYTHON}/dateutil/__init__.py",
+    "python3-six": f"{PYTHON}/six.py",
+    "python3-yaml": f"{PYTHON}/yaml/__init__.py",
+}
 # The capabilities of each user whose key the monitor begins with.
 CAPABILITIES = {
     "mon.": {"mon": "allow *"},
-    "client.admin": {"mon": "allow *", "osd": "allow *", "mds": "allow *"},
+    "client.admin": {"mon": "allow *", "osd": "allow *", "mds": "allow *", "mgr": "allow *"},
     "osd.0": {"mon": "allow profile osd", "osd": "allow *"},
     "mds.a": {"mon": "allow profile mds", "osd": "allow *", "mds": "allow *"},
+    "mgr.a": {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"},
 }
 
 # Run as PID 1 of the namespaces. $1: the real ceph-fuse; $2: the cluster's folder; $3: the cluster's address, which is
@@ -59,7 +79,7 @@ mount -t tmpfs tmpfs /usr/local/sbin
 printf '#!/bin/sh\nexec env LD_LIBRARY_PATH=%s %s "$@"\n' "$LD_LIBRARY_PATH" "$1" >/usr/local/sbin/ceph-fuse
 chmod 755 /usr/local/sbin/ceph-fuse
 mount -t tmpfs tmpfs "$2/var"
-mkdir "$2/var/mon" "$2/var/osd" "$2/var/mds" "$2/var/run"
+mkdir "$2/var/mon" "$2/var/osd" "$2/var/mds" "$2/var/mgr" "$2/var/run"
 cd "$2"
 monmaptool --create --fsid "$FSID" --addv a "[v2:$3:3300,v1:$3:6789]" monmap
 ceph-mon --mkfs -i a --monmap monmap --keyring keyring
@@ -90,16 +110,18 @@ log file = {folder}/$name.log
 mon data = {folder}/var/mon
 osd data = {folder}/var/osd
 mds data = {folder}/var/mds
+mgr data = {folder}/var/mgr
+mgr module path = {modules}
 osd class dir = {base}/rados-classes
 erasure code dir = {base}/ceph/erasure-code
 plugin dir = {base}/ceph
 """
 
-# Run with the folder of the configuration and one command for the monitor, as JSON; prints its answer.
+# Run with the folder of the configuration, one command as JSON, and who gets it, "mon" or "mgr"; prints the answer.
 ASK = """
 import sys, rados
 with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cluster:
-    code, out, error = cluster.mon_command(sys.argv[2], b"", timeout=30)
+    code, out, error = getattr(cluster, sys.argv[3] + "_command")(sys.argv[2], b"", timeout=30)
     print(out.decode())
     sys.exit(f"{sys.argv[2]}: {code} {error}" if code else 0)
 """
@@ -126,7 +148,10 @@ def _new_key():
 
 
 class CephCluster:
-    def __init__(self, folder):
+    """`manager`: the cluster has a manager, too."""
+
+    def __init__(self, folder, manager=False):
+        self.manager = manager
         self.folder = pathlib.Path(folder)
         (self.folder / "var").mkdir(parents=True)
         self.keys = {name: _new_key() for name in CAPABILITIES}
@@ -136,7 +161,7 @@ class CephCluster:
         self.monitor = f"{self.address}:6789"
 
     def _configure(self):
-        folders = unpacked(PACKAGES)
+        folders = unpacked(PACKAGES | (MANAGER_PACKAGES if self.manager else {}))
         fsid = str(uuid.uuid4())
         self.fuse = f"{folders['ceph-fuse']}/usr/bin/ceph-fuse"
         libraries = [f"{folder}/{place}" for folder in sorted(set(folders.values())) if folder
@@ -145,11 +170,13 @@ class CephCluster:
         self.environment = os.environ | {
             "PATH": ":".join([*programs, os.environ["PATH"]]), "LD_LIBRARY_PATH": ":".join(libraries), "FSID": fsid,
             "CEPH_CONF": str(self.folder / "ceph.conf"),
-            "PYTHONPATH": ":".join(os.path.dirname(f"{folders[name]}/{file}")
-                                   for name, file in (("python3-rados", BINDING), ("python3-rbd", RBD_BINDING)))}
+            "PYTHONPATH": ":".join([f"{folder}/{PYTHON}" for folder in sorted(set(folders.values())) if folder]
+                                   # What all modules of a manager import.
+                                   + [f"{folders.get('ceph-mgr', '')}/usr/share/ceph/mgr"])}
         base = f"{folders['ceph-base']}/{LIBRARIES}"
         (self.folder / "ceph.conf").write_text(
-            CONFIGURATION.format(fsid=fsid, address=self.address, folder=self.folder, base=base))
+            CONFIGURATION.format(fsid=fsid, address=self.address, folder=self.folder, base=base,
+                                 modules=f"{folders.get('ceph-mgr-modules-core', '')}/usr/share/ceph/mgr"))
         (self.folder / "keyring").write_text("".join(
             f"[{name}]\nkey = {self.keys[name]}\n" + "".join(f'caps {of} = "{what}"\n' for of, what in given.items())
             for name, given in CAPABILITIES.items()))
@@ -179,6 +206,8 @@ class CephCluster:
     def _serve(self):
         self.start_object_store()
         self.start_file_system()
+        if self.manager:
+            self.start_manager()
 
     def start_object_store(self):
         osd = str(uuid.uuid4())
@@ -193,6 +222,10 @@ class CephCluster:
         self.inside("ceph-mds", "-i", "a", "--public-addr", self.address)
         wait_for("the metadata server", lambda: "up:active" in self.ask('{"prefix": "mds stat"}'), interval=0.2)
 
+    def start_manager(self):
+        self.inside("ceph-mgr", "-i", "a", "--public-addr", self.address)
+        wait_for("the manager", lambda: json.loads(self.ask('{"prefix": "mgr dump", "format": "json"}'))["available"], interval=0.2)
+
     def inside(self, *command, environment=None):
         """Runs a program in the cluster's namespaces, and returns its output."""
         result = subprocess.run(
@@ -202,8 +235,17 @@ class CephCluster:
             raise Failure(f"{' '.join(map(str, command))}: {result.stdout}{result.stderr}")
         return result.stdout
 
-    def ask(self, command):
-        return self.inside("/usr/bin/python3", "-c", ASK, self.folder, command)
+    def ask(self, command, whom="mon"):
+        """Gives the answer of the monitor, or of the manager, to a command in JSON."""
+        return self.inside("/usr/bin/python3", "-c", ASK, self.folder, command, whom)
+
+    def path_with_ceph_fuse(self):
+        """Gives a PATH for a program of this machine that runs ceph-fuse."""
+        script = self.folder / "bin" / "ceph-fuse"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\nexec env LD_LIBRARY_PATH={self.environment['LD_LIBRARY_PATH']} {self.fuse} \"$@\"\n")
+        script.chmod(0o755)
+        return f"{script.parent}:{os.environ['PATH']}"
 
     def stop(self):
         if self.process is not None:

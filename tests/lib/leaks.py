@@ -106,10 +106,10 @@ class Snapshot:
             things |= _descriptors(self.berth.process.pid)
         return things
 
-    def leaked_since(self):
+    def leaked_since(self, seconds=5):
         """Gives what is here now and was not before. Only what stays counts, because the kernel and the runtime
         finish a removal a little after they have reported it, and other runtimes' containers come and go."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + seconds
         left = self._take() - self.things
         while left and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -32,18 +32,20 @@ class CallError(AssertionError):
 class RbdCluster(CephCluster):
     """The users are `berth`, who may do all that Berth does, and `plain`, who may not end a fence."""
 
-    has_manager = False
+    has_bare_manager = False
 
     def _serve(self):
         self.start_object_store()
         self.ask('{"prefix": "osd pool create", "pool": "%s", "pg_num": 8}' % POOL)
         self.ask('{"prefix": "osd pool application enable", "pool": "%s", "app": "rbd"}' % POOL)
+        if self.manager:
+            self.start_manager()
         self.users = {"berth": self.add_user("berth", UNFENCER), "plain": self.add_user("plain", PROFILE)}
         wait_for("the pool", lambda: self.rbd("print(rbd.RBD().list(io))") == "[]\n")
 
-    def start_manager(self):
+    def start_bare_manager(self):
         """Starts the daemon by whose statistics the monitor knows what a pool uses, unless it runs. It has no modules."""
-        if self.has_manager:
+        if self.has_bare_manager:
             return
         folders = unpacked({"ceph-mgr": "usr/bin/ceph-mgr",
                             "libboost-python1.74.0": f"{LIBRARIES}/libboost_python311.so.1.74.0"})
@@ -54,7 +56,7 @@ class RbdCluster(CephCluster):
         self.inside(f"{folders['ceph-mgr']}/usr/bin/ceph-mgr", "-i", "x", "--keyring", keyring, "--mgr-module-path",
                     self.folder / "mgr", "--mgr-data", self.folder / "mgr", environment=self.environment | {
                         "LD_LIBRARY_PATH": f"{self.environment['LD_LIBRARY_PATH']}:{folders['libboost-python1.74.0']}/{LIBRARIES}"})
-        self.has_manager = True
+        self.has_bare_manager = True
 
     def add_user(self, name, capabilities):
         """Returns the key of the new user."""

@@ -45,7 +45,7 @@ with rbd.Image(io, '{image}') as opened:
 def used_up(ceph):
     """Gives a function that makes the pool's quota used up, and one that raises it."""
     try:
-        ceph.start_manager()
+        ceph.start_bare_manager()
     except Missing as missing:
         pytest.skip(str(missing))
 

@@ -11,8 +11,10 @@ mount /dev/disk/data /var/lib/berth || {
 }
 trap '[ $? = 0 ] || tail -40 /run/berth.log' EXIT
 
+# start [FLAG...]: sets `up`, the process. `port`, if set, is that of the API.
 start() {
-  berth up --port 0 --node-name vm --container-runtime-endpoint unix:///run/none.sock >>/run/berth.log 2>&1 &
+  berth up --port "${port:-0}" --node-name vm --container-runtime-endpoint unix:///run/none.sock "$@" >>/run/berth.log 2>&1 &
+  up=$!
   until_true 'Berth to be up' 'berth get nodes vm >/run/nodes 2>&1'
 }
 

@@ -12,6 +12,7 @@
 #include <climits>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 #include "platform/files/folder_walk.h"
@@ -54,6 +55,14 @@ int ChangeMode(const UniqueFd& fd, mode_t mode) {
   return chmod(OwnPath(fd).c_str(), mode) == 0 ? 0 : errno;
 }
 
+// What file systems answer that keep no group or no mode of a file, or not this one's: those on
+// FUSE that stand for an object store, NFS with squashed users, immutable files. A mount that is
+// dead answers otherwise.
+bool IsRefusal(int error) {
+  return error == EPERM || error == EACCES || error == EROFS || error == ENOSYS ||
+         error == EINVAL || error == EOPNOTSUPP || error == EIO;
+}
+
 class GroupSetter {
  public:
   // The borrowed arguments are on the stack of the thread that does the work.
@@ -75,7 +84,7 @@ class GroupSetter {
       if (!S_ISDIR(st.st_mode) && (!NeedsMode(st) || IsExclusive())) {
         const int error = ApplyByName(folder, name, st);
         if (error == 0 || error == ENOENT) return base::OkStatus();
-        if (error != ENOSYS) return Failure(error, "change", name);
+        if (error != ENOSYS) return LeaveRefused(Failure(error, "change", name), error);
       }
     }
     // O_PATH opens no device and waits for no FIFO.
@@ -96,11 +105,20 @@ class GroupSetter {
     const bool mode = NeedsMode(st);
     if (st.st_gid != options_.group &&
         fchownat(fd.get(), "", static_cast<uid_t>(-1), options_.group, AT_EMPTY_PATH) != 0) {
-      return Failure(errno, "chown");
+      const int error = errno;
+      RETURN_IF_ERROR(LeaveRefused(Failure(error, "chown"), error));
     }
     if (!mode) return base::OkStatus();
     const int error = ChangeMode(fd, WantedMode(st.st_mode));
-    return error == 0 ? base::OkStatus() : Failure(error, "chmod");
+    return error == 0 ? base::OkStatus() : LeaveRefused(Failure(error, "chmod"), error);
+  }
+
+  // Tells once, at the end of the walk, what was left as it is.
+  void ReportRefused() const {
+    base::MutexLock lock(mutex_);
+    if (refused_ == 0) return;
+    LOG_WARNING("{}; the file system refused {} such changes, and its files stay as they are",
+                first_refused_, refused_);
   }
 
   bool IsRight(mode_t mode, gid_t group) const {
@@ -119,6 +137,15 @@ class GroupSetter {
   }
 
  private:
+  // The pod starts without a change that the file system refuses, as under a kubelet: perhaps it
+  // needs none, and else its own access fails. Any other failure is given back.
+  Status LeaveRefused(const Status& failure, int error) const {
+    if (!IsRefusal(error)) return failure;
+    base::MutexLock lock(mutex_);
+    if (refused_++ == 0) first_refused_ = base::Message(failure);
+    return base::OkStatus();
+  }
+
   // Sets group and mode by name; not for folders. If another file has the name by now, it may get
   // the group, but not the mode, which is computed from the first file. Returns 0 or an errno.
   int ApplyByName(int folder, const char* name, const struct stat& st) const {
@@ -153,6 +180,9 @@ class GroupSetter {
   const std::string& root_;
   const FsGroupOptions& options_;
   LongWork& work_;
+  mutable base::Mutex mutex_;  // the walk has several threads
+  mutable uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable std::string first_refused_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Whether something is mounted below `folder` in this process's mount namespace; true if that is
@@ -202,7 +232,9 @@ Status SetGroupOfTree(int root, const std::string& name, const FsGroupOptions& o
                          },
                      .cancelled = cancelled}));
   if (work.cancelled()) return setter.CancelledError();
-  return setter.ApplyGroup(folder, st);
+  const Status root_done = setter.ApplyGroup(folder, st);
+  setter.ReportRefused();
+  return root_done;
 }
 
 }  // namespace

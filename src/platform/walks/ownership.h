@@ -42,8 +42,9 @@ struct FsGroupOptions {
 
 // Sets the group of `root` and of everything below it, and adds rw-rw---- to files, rwxrwx--- and
 // setgid to folders. Symlinks get the group and are not followed; other mounts inside are left
-// alone. CANCELLED: partly done; RESOURCE_EXHAUSTED: folders nested more than 1,000 deep.
-// DEADLINE_EXCEEDED, UNAVAILABLE: the file system does not answer (RunLongWork).
+// alone. What the file system refuses is logged and left as it is, as by a kubelet. CANCELLED:
+// partly done; RESOURCE_EXHAUSTED: folders nested more than 1,000 deep. DEADLINE_EXCEEDED,
+// UNAVAILABLE: the file system does not answer (RunLongWork).
 base::Status ApplyFsGroup(const std::string& root, const FsGroupOptions& options);
 
 // As above, for the folder that a descriptor holds (O_PATH is enough), which may be in another

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/unique_fd.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
 
@@ -39,6 +42,29 @@ TEST(ApplyFsGroup, AddsModesAndLeavesSymlinksAlone) {
   EXPECT_EQ(mode("volume/sub/tool"), 0771u);
   EXPECT_EQ(mode("volume/fifo"), 0660u);
   EXPECT_EQ(mode("outside"), 0600u);
+}
+
+// File systems on FUSE refuse any change, and pods with such a volume start under a kubelet.
+TEST(ApplyFsGroup, WhatTheFileSystemRefusesIsLeft) {
+  const TempFolder folder;
+  ASSERT_TRUE(MakeFolders(folder / "volume/sub", 0700).ok());
+  for (const char* name : {"volume/fixed", "volume/sub/file"}) {
+    ASSERT_TRUE(WriteDurably<"test.file">(folder / name, "x", 0600).ok());
+  }
+  const base::UniqueFd fixed(open((folder / "volume/fixed").c_str(), O_RDONLY | O_CLOEXEC));
+  int flags = FS_IMMUTABLE_FL;
+  if (ioctl(fixed.get(), FS_IOC_SETFLAGS, &flags) != 0) GTEST_SKIP() << "no immutable files here";
+  const base::Status status = ApplyFsGroup(folder / "volume", {.group = getgid()});
+  flags = 0;
+  ASSERT_EQ(ioctl(fixed.get(), FS_IOC_SETFLAGS, &flags), 0);
+  ASSERT_TRUE(status.ok()) << base::ToString(status);
+  struct stat st;
+  ASSERT_EQ(stat((folder / "volume/fixed").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777, 0600u);
+  ASSERT_EQ(stat((folder / "volume/sub/file").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777, 0660u);
+  ASSERT_EQ(stat((folder / "volume").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 02070, 02070u);
 }
 
 TEST(ApplyFsGroup, OnRootMismatchTrustsTheRoot) {

@@ -247,6 +247,15 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
     }
     return Published{.path = target, .read_only = volume.read_only, .deferred = *std::move(mount)};
   }
+  const bool read_only = volume.read_only && !volume.ephemeral;
+  // Drivers exist that mount writable whatever they are asked. The kubelet leaves it at that,
+  // because the containers' own mounts are read-only.
+  if (read_only) {
+    if (const Status made = MakeReadOnly(host_.mounter(), target); !made.ok()) {
+      undo();
+      return made;
+    }
+  }
   // Drivers make the content of inline volumes for pods. The widely used drivers of secrets and
   // identities demand read-only uses, mount writable to update the content, and may show one folder
   // to several pods. The container's own mount is read-only all the same.
@@ -254,7 +263,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
                           .driver = volume.driver,
                           .handle = volume.handle,
                           .mounted = true,
-                          .read_only = volume.read_only && !volume.ephemeral,
+                          .read_only = read_only,
                           .alone = IsForOneNode(volume) && !volume.ephemeral};
   if (const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
       !right.ok()) {

@@ -99,14 +99,36 @@ TEST_F(MountVolumesTest, ATargetWhereNothingIsMountedIsRefusedAndTakenBack) {
   EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Persistent())).ok());
 }
 
-TEST_F(MountVolumesTest, AWritableMountInPlaceOfAReadOnlyOneIsRefused) {
+// A driver of S3 buckets cannot mount read-only, and pods with a read-only use of them start under
+// a kubelet.
+TEST_F(MountVolumesTest, AWritableMountInPlaceOfAReadOnlyOneIsMadeReadOnly) {
   const VolumeSpec spec = Persistent({{"csi", {{"readOnly", true}}}});
+  const std::string target = Path(kPodVolume + "/mount");
   ASSERT_TRUE(Stage(spec).ok());
   driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
-    host_.fake_mounter().Add(Path(kPodVolume + "/mount"));
+    host_.fake_mounter().Add(target, "fuse", "bucket", {"rw", "nosuid", "nodev"});
     return base::OkStatus();
   });
-  EXPECT_THAT(MessageOf(Publish(spec).status()), HasSubstr("writable"));
+  const auto published = Publish(spec);
+  ASSERT_TRUE(published.ok()) << published.status();
+  EXPECT_TRUE(published->read_only);
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 0);
+  ASSERT_FALSE(host_.fake_mounter().requests().empty());
+  EXPECT_THAT(host_.fake_mounter().requests().back().options,
+              ElementsAre("remount", "bind", "ro", "nosuid", "nodev"));
+}
+
+TEST_F(MountVolumesTest, AWritableMountThatStaysWritableIsRefusedAndTakenBack) {
+  const VolumeSpec spec = Persistent({{"csi", {{"readOnly", true}}}});
+  const std::string target = Path(kPodVolume + "/mount");
+  ASSERT_TRUE(Stage(spec).ok());
+  driver_->script().AfterEffect("NodePublishVolume", [&](const google::protobuf::Message&) {
+    host_.fake_mounter().Add(target);
+    host_.fake_mounter().Fail(target, base::Error(StatusCode::kInternal, "no such remount"));
+    return base::OkStatus();
+  });
+  EXPECT_THAT(MessageOf(Publish(spec).status()), HasSubstr("no such remount"));
+  EXPECT_EQ(driver_->script().Count("NodeUnpublishVolume"), 1);
 }
 
 TEST_F(MountVolumesTest, TheFilesOfAnotherVolumeAreRefusedUnlessTheyMayBeShared) {

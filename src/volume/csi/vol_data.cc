@@ -169,6 +169,20 @@ std::string FindOtherVolume(const std::vector<platform::MountEntry>& table, cons
 
 }  // namespace
 
+Status MakeReadOnly(platform::Mounter& mounter, const std::string& path) {
+  ASSIGN_OR_RETURN(const auto table, mounter.List());
+  const platform::MountEntry* mount = platform::FindMount(table, path);
+  if (mount == nullptr || mount->read_only()) return base::OkStatus();
+  // The flags of a mount are set together, so those that it has are given again.
+  std::vector<std::string> options = {"remount", "bind", "ro"};
+  for (const std::string& option : mount->options) {
+    if (option != "rw") options.push_back(option);
+  }
+  RETURN_IF_ERROR(mounter.Mount({.source = "", .target = path, .options = std::move(options)}));
+  LOG_INFO("made the mount at {} read-only, which its driver had mounted writable", Quote(path));
+  return base::OkStatus();
+}
+
 Status CheckMounted(platform::Mounter& mounter, const Paths& paths, const std::string& path,
                     const Expected& expected) {
   ASSIGN_OR_RETURN(const auto table, mounter.List());

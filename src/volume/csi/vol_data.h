@@ -59,6 +59,10 @@ Status CheckUnmounted(platform::Mounter& mounter, const std::string& path, std::
 Status CheckUnmounted(const std::vector<platform::MountEntry>& table, const std::string& path,
                       std::string_view after);
 
+// Makes the mount at `path` read-only if it is writable; OK if nothing is mounted there. Other
+// mounts of the same file system stay as they are. Any failure: it may still be writable.
+Status MakeReadOnly(platform::Mounter& mounter, const std::string& path);
+
 // The properties that a volume's mount must have after a successful call of the driver.
 struct Expected {
   std::string_view after;  // the call

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 
+from lib.drivers import page as drivers_page
 from lib.kubernetes import programs, runtimes
 
 PAGE = os.environ.get("BERTH_COMPATIBILITY")
@@ -74,7 +75,10 @@ def write_page():
              f"| | what is checked | {' | '.join(SIDES.values())} |", "| --- | --- | --- | --- | --- |", *rows]
     for heading, text in _notes:
         lines += ["", f"## {heading}", "", *text]
-    pathlib.Path(PAGE).write_text("\n".join(lines) + "\n")
+    path = pathlib.Path(PAGE)
+    # The suite of foreign drivers has written the last section, which stays.
+    kept = drivers_page.section_of(path.read_text()) if path.exists() else ""
+    path.write_text("\n".join(lines) + "\n" + (f"\n{kept}" if kept else ""))
 
 
 def _change_cells():

@@ -52,9 +52,9 @@ def _run(*command, **options):
     return result.stdout
 
 
-def _libraries(programs):
-    """The shared libraries of all programs, by the paths at which the loader looks for them."""
-    listing = subprocess.run(["ldd", *programs], capture_output=True, text=True).stdout
+def libraries(programs, environment=None):
+    """Gives the shared libraries of all programs, by the paths at which the loader looks for them."""
+    listing = subprocess.run(["ldd", *programs], capture_output=True, text=True, env=environment).stdout
     missing = re.findall(r"(\S+) => not found", listing)
     if missing:
         raise RuntimeError(f"libraries are missing on this machine, run ./dev setup: {' '.join(sorted(set(missing)))}")
@@ -80,7 +80,7 @@ def contents():
             found[f"/usr/local/bin/{path.name}"] = str(path)
     found |= {path: path for path in FILES if os.path.exists(path)}
     programs = [path for path in found.values() if os.access(path, os.X_OK) or path.endswith(".so")]
-    found |= {_in_usr(path): path for path in _libraries(programs)}
+    found |= {_in_usr(path): path for path in libraries(programs)}
     found["/usr/bin/busybox"] = "/bin/busybox"
     found["/usr/sbin/init"] = str(HERE / "init")
     return found
