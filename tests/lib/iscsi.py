@@ -4,10 +4,10 @@ import os
 import selectors
 import subprocess
 
-from lib.standalone import ROOT, Failure
+from lib.standalone import BINARY, ROOT, Failure
 from lib.tgt import TARGET
 
-PROGRAM = ROOT / "build" / "bin" / "berth-iscsi"
+PROGRAM = BINARY.parent / "berth-iscsi"
 WRITER = ROOT / "build" / "bin" / "iscsi_writer"
 
 

@@ -42,13 +42,17 @@ class Machine:
             raise Failure(f"own_containerd {verb} in {folder}: {result.stdout}{result.stderr}")
         return result.stdout.strip()
 
-    def switch_off(self):
-        """Kills everything that runs there, because a driver that waits for its agent would keep the mounts."""
+    def send_signal(self, number):
+        """Sends a signal to everything that runs there, but not in containers, which have mount namespaces of their own."""
         own = mount_namespace(self.process.pid)
         assert own not in (None, mount_namespace("self"))
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
             if pid != self.process.pid and mount_namespace(pid) == own:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, number)
+
+    def switch_off(self):
+        """Kills everything that runs there, because a driver that waits for its agent would keep the mounts."""
+        self.send_signal(signal.SIGKILL)
         self.process.kill()
         self.process.wait()

@@ -1,13 +1,11 @@
 """A Ceph cluster with a pool for RBD, and `berth-rbd` as its user."""
 import json
-import os
-import pathlib
 import subprocess
 
 from lib.ceph import LIBRARIES, CephCluster, unpacked
-from lib.standalone import ROOT, Failure, wait_for
+from lib.standalone import BINARY, Failure, wait_for
 
-PROGRAM = pathlib.Path(os.environ.get("BERTH_RBD_BINARY", ROOT / "build" / "bin" / "berth-rbd"))
+PROGRAM = BINARY.parent / "berth-rbd"
 POOL = "volumes"
 MIB = 1 << 20
 # What a user needs for everything but taking addresses off the blocklist.

@@ -1,12 +1,15 @@
-"""A node of a standalone Berth with its block agent and its I/O proxy, for volumes in a real storage system."""
+"""Nodes of a standalone Berth with their block agents and I/O proxies, for volumes in a real storage system."""
 import base64
 import pathlib
-import subprocess
+import shutil
+import signal
 import tempfile
 
 from lib import mounts, objects
 from lib.block_agent import BlockAgent
-from lib.standalone import BINARY, wait_for
+from lib.further_node import FurtherNode
+from lib.io_proxy import IoProxy
+from lib.standalone import wait_for
 
 # Writes who the pod is, and stays.
 STAY = "echo $HOSTNAME >> /data/who; sync /data/who; touch /written; trap 'exit 0' TERM; while :; do sleep 0.1; done"
@@ -14,25 +17,60 @@ WHO = "until [ -e /written ]; do sleep 0.1; done; cat /data/who"
 NAMESPACE = "berth-block"  # of the Secrets
 
 
-class Proxy:
-    """`berth io-proxy` of the node."""
+class StorageNode:
+    """The block agent and the I/O proxy of the node of `berth up`."""
 
-    def __init__(self, folder):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bp-", dir="/run"))
-        self.socket = self.folder / "sock"
-        self.log = folder / "io-proxy.log"
-        self.process = None
+    def __init__(self, berth, name, data, folder, **inside):
+        self.name = name
+        self.proxy = IoProxy(folder, **inside)
+        self.agent = BlockAgent(berth, name, data, folder, flags=["--io-proxy-socket", self.proxy.socket], **inside)
 
     def start(self):
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([BINARY, "io-proxy", "--folder", self.folder], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, start_new_session=True)
-        wait_for("the I/O proxy", self.socket.exists)
-        return self
+        self.proxy.start()
+        self.agent.start().wait_ready()
 
     def kill(self):
-        self.process.kill()
-        self.process.wait()
+        self.agent.kill()
+        self.proxy.kill()
+
+
+class FurtherStorageNode:
+    """A node on a machine of its own, which can be frozen and switched off."""
+
+    def __init__(self, berth, name="node-b"):
+        self.berth = berth
+        self.name = name
+        self.further = FurtherNode(berth, name, pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp")))
+        self.node = None
+
+    def start(self):
+        """Switches the machine on."""
+        self.further.start()
+        wait_for(f"{self.name} to be ready", self.further.ready)
+        self.node = StorageNode(self.berth, self.name, self.further.data, self.further.folder, inside=self.further.inside)
+        self.node.start()
+
+    def freeze(self):
+        """Stops all that runs on the machine beside the containers, which go on to write."""
+        self.further.machine.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.further.machine.send_signal(signal.SIGCONT)
+
+    def switch_off(self):
+        if self.node is None:
+            return
+        self.thaw()  # its containerd has to end the containers
+        self.further.switch_off()
+        self.node.kill()
+        mounts.unmount_below(self.further.folder)
+        self.node.proxy.remove_volumes()
+        self.node = None
+
+    def remove(self):
+        self.switch_off()
+        mounts.detach_loops_below(self.further.folder)
+        shutil.rmtree(self.further.folder, ignore_errors=True)
 
 
 class StorageSite:
@@ -40,26 +78,22 @@ class StorageSite:
 
     def __init__(self, berth):
         self.berth = berth
-        self.proxy = Proxy(berth.folder)
-        self.agent = BlockAgent(berth, "node-a", berth.data, berth.folder,
-                                flags=["--io-proxy-socket", self.proxy.socket])
+        self.node = StorageNode(berth, "node-a", berth.data, berth.folder)
+        self.proxy = self.node.proxy
+        self.agent = self.node.agent
 
     def settings(self, **more):
         raise NotImplementedError
 
     def start(self):
         self.berth.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        self.proxy.start()
-        self.agent.start().wait_ready()
+        self.node.start()
 
     def end(self):
-        self.agent.kill()
-        if self.proxy.process is not None:
-            self.proxy.kill()
+        self.node.kill()
         self.berth.kill()
         mounts.unmount_below(self.berth.folder)
-        mounts.detach_loops_below(self.proxy.folder)
-        mounts.unmount_below(self.proxy.folder)
+        self.proxy.remove_volumes()
 
     def secret(self, name, **values):
         encoded = {member: base64.b64encode(value.encode()).decode() for member, value in values.items()}
@@ -94,11 +128,12 @@ class StorageSite:
             e["message"] for e in self.berth.events(of)
             if e["reason"] == reason and all(word in e["message"] for word in words)])[-1]
 
-    def begin(self, name, claim, script=STAY):
-        self.berth.apply(objects.pod(name, script, [claim], mounts=[{"name": claim, "mountPath": "/data"}]))
+    def begin(self, name, claim, script=STAY, node="node-a"):
+        self.berth.apply(objects.pod(name, script, [claim], mounts=[{"name": claim, "mountPath": "/data"}],
+                                     nodeSelector={"kubernetes.io/hostname": node}))
 
-    def run(self, name, claim, script=STAY):
-        self.begin(name, claim, script)
+    def run(self, name, claim, script=STAY, node="node-a"):
+        self.begin(name, claim, script, node)
         self.berth.wait_phase("pods", name, "Running", seconds=90)
 
     def read(self, pod):

@@ -10,91 +10,29 @@ import tempfile
 
 import pytest
 from lib import mounts, objects
-from lib.iscsi import PROGRAM, call, request
-from lib.local_api import WatchedStandalone
+from lib.iscsi import PROGRAM, request
+from lib.iscsi_site import CHAP, PASSWORD, SIZES, USER, iscsi_site
 from lib.standalone import Failure, wait_for
-from lib.storage_site import NAMESPACE, StorageSite
-from lib.tgt import MIB, TARGET, Missing, Tgt, free_port
+from lib.storage_site import NAMESPACE
+from lib.tgt import MIB, TARGET, Missing, free_port
 
 pytestmark = [pytest.mark.storage, pytest.mark.e2e]
-
-USER, PASSWORD, SECRET = "berth", "a-secret-of-some-length", "berth-iscsi"
-CHAP = {"chapUser": USER, "chapPassword": PASSWORD}
-# The last one has room for XFS, because a mounted ext4 grows only with a capability that containers lack.
-SIZES = {1: 40 * MIB, 2: 48 * MIB, 3: 56 * MIB, 4: 320 * MIB}
-
-
-class Site(StorageSite):
-    def __init__(self, berth, tgt):
-        super().__init__(berth)
-        self.tgt = tgt
-
-    def settings(self, luns=(1, 2), allow=None, **more):
-        return {"iscsi": {"portals": [self.tgt.portal], "target": TARGET,
-                          "luns": {"allow": allow or [self.identity(lun) for lun in luns]},
-                          "chapSecretRef": {"name": SECRET, "namespace": NAMESPACE}, **more}}
-
-    def call(self, name, volume="", lun=1, **members):
-        """As another node."""
-        return call(name, self.tgt.portal, lun=lun, node="tester", cluster=CHAP | {"owner": volume or "nobody"}, **members)
-
-    def units(self, volume=""):
-        return {unit["lun"]: unit for unit in self.call("list", volume)["luns"]}
-
-    def identity(self, lun):
-        return self.units()[lun]["identity"]
-
-    def holders(self, volume, lun=1):
-        return [one["node"] for one in self.call("holders", volume, lun=lun, nodes=["node-a", "node-b"])["holders"]]
-
-    def reset_luns(self):
-        """Makes all LUNs as new: blank, with their first size, and without a reservation."""
-        self.tgt.kill()
-        for lun, size in SIZES.items():
-            self.tgt.file(lun).unlink()
-            with open(self.tgt.file(lun), "wb") as data:
-                data.truncate(size)
-        self.tgt.start()
 
 
 @pytest.fixture(scope="module")
 def module_site(runtime):
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
     try:
-        tgt = Tgt(folder / "tgt")
+        with iscsi_site(runtime) as made:
+            yield made
     except Missing as missing:
         pytest.skip(f"tgtd is not there: {missing}")
-    berth = WatchedStandalone(folder, runtime)
-    made = None
-    try:
-        for lun, size in SIZES.items():
-            tgt.add(lun, size=size)
-        tgt.start()
-        tgt.require_chap(USER, PASSWORD)
-        berth.start()
-        berth.keep_port()
-        made = Site(berth, tgt)
-        made.start()
-        yield made
-        made.agent.stop()
-        berth.stop()
-    finally:
-        if made is not None:
-            made.end()
-        berth.kill()
-        tgt.stop()
 
 
 @pytest.fixture
 def site(module_site):
-    module_site.secret(SECRET, username=USER, password=PASSWORD)
-    module_site.cluster("san")
-    module_site.wait_ready("san")
+    module_site.prepare()
     yield module_site
-    module_site.berth.remove_everything(seconds=90)
-    wait_for("all volumes to go", lambda: not module_site.berth.items("persistentvolumes"), seconds=60)
-    wait_for("no records", lambda: not module_site.agent.records(), seconds=30)
-    module_site.reset_luns()
+    module_site.clean()
 
 
 def test_from_the_claim_to_the_pod_and_back(site):

@@ -4,139 +4,36 @@ import base64
 import os
 import pathlib
 import signal
-import subprocess
 import tempfile
 import time
 
 import pytest
 import yaml
 from lib import block_agent, mounts, objects
-from lib.block_agent import BlockAgent, as_agent
+from lib.block_agent import as_agent
 from lib.ceph import Missing
 from lib.cut_proxy import CutProxy
-from lib.local_api import WatchedStandalone
-from lib.rbd import POOL, RbdCluster, begin
-from lib.standalone import BINARY, wait_for
+from lib.rbd import POOL, begin
+from lib.rbd_site import SECRET, rbd_site
+from lib.standalone import wait_for
+from lib.storage_site import NAMESPACE, STAY
 
 pytestmark = [pytest.mark.storage, pytest.mark.e2e]
 
-USER, SECRET, SECRETS = "berth", "berth-ceph", "berth-block"
-STAY = "echo $HOSTNAME >> /data/who; sync /data/who; touch /written; trap 'exit 0' TERM; while :; do sleep 0.1; done"
-WHO = "until [ -e /written ]; do sleep 0.1; done; cat /data/who"
-
-
-class Proxy:
-    """`berth io-proxy` of the node."""
-
-    def __init__(self, folder):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bp-", dir="/run"))
-        self.socket = self.folder / "sock"
-        self.log = folder / "io-proxy.log"
-        self.process = None
-
-    def start(self):
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([BINARY, "io-proxy", "--folder", self.folder], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, start_new_session=True)
-        wait_for("the I/O proxy", self.socket.exists)
-        return self
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-class Site:
-    def __init__(self, berth, ceph):
-        self.berth = berth
-        self.ceph = ceph
-        self.key = ceph.users[USER]
-        self.call = ceph.call  # as another node
-        self.proxy = Proxy(berth.folder)
-        self.agent = BlockAgent(berth, "node-a", berth.data, berth.folder,
-                                flags=["--io-proxy-socket", self.proxy.socket])
-
-    def secret(self, name=SECRET, key=None):
-        encoded = base64.b64encode((key or self.key).encode()).decode()
-        self.berth.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SECRETS}})
-        self.berth.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SECRETS},
-                          "data": {"key": encoded}})
-
-    def settings(self, **more):
-        return {"monitors": [self.ceph.monitor], "pool": POOL, "user": USER, "access": "Proxy",
-                "secretRef": {"name": SECRET, "namespace": SECRETS}, **more}
-
-    def cluster(self, name="ceph", **more):
-        self.berth.apply({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster", "metadata": {"name": name},
-                          "spec": {"backend": {"rbd": self.settings(**more)}}})
-        self.berth.apply({**objects.storage_class(name, provisioner="block.berth.dev", binding="Immediate"),
-                          "parameters": {"cluster": name, "csi.storage.k8s.io/fstype": "xfs"}})
-
-    def status(self, name="ceph"):
-        return (self.berth.get("storageclusters", name) or {}).get("status", {})
-
-    def claim(self, name, size="320Mi", storage_class="ceph", **spec):
-        self.berth.apply(objects.claim(name, size, storage_class, **spec))
-        self.berth.wait_phase("pvc", name, "Bound")
-        return self.berth.get("pvc", name)["spec"]["volumeName"]
-
-    def run(self, name, claim, script=STAY):
-        self.berth.apply(objects.pod(name, script, [claim], mounts=[{"name": claim, "mountPath": "/data"}]))
-        self.berth.wait_phase("pods", name, "Running", seconds=90)
-
-    def read(self, pod):
-        return self.berth.run("exec", pod, "--", "sh", "-c", WHO).stdout.split()
-
-    def remove(self, *pods):
-        for name in pods:
-            self.berth.run("delete", "pod", name, "--wait=false")
-        for name in pods:
-            self.berth.wait_gone("pods", name)
-
-    def images(self):
-        return {image["name"]: image["size"] for image in self.call("list")["images"]}
-
-
 @pytest.fixture(scope="module")
 def module_site(runtime):
-    ceph = RbdCluster(pathlib.Path(tempfile.mkdtemp(prefix="bc-", dir="/var/tmp")) / "ceph")
-    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
-    made = None
     try:
-        try:
-            ceph.start()
-        except Missing as missing:
-            pytest.skip(str(missing))
-        berth.start()
-        made = Site(berth, ceph)
-        made.proxy.start()
-        made.agent.start().wait_ready()
-        yield made
-        made.agent.stop()
-        berth.stop()
-    finally:
-        if made is not None:
-            made.agent.kill()
-            if made.proxy.process is not None:
-                made.proxy.kill()
-        berth.kill()
-        mounts.unmount_below(berth.folder)
-        if made is not None:
-            mounts.detach_loops_below(made.proxy.folder)
-            mounts.unmount_below(made.proxy.folder)
-        ceph.stop()
+        with rbd_site(runtime) as made:
+            yield made
+    except Missing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture
 def site(module_site):
-    module_site.secret()
-    module_site.cluster()
-    wait_for("the cluster to be ready", lambda: module_site.status().get("phase") == "Ready")
+    module_site.prepare()
     yield module_site
-    module_site.berth.remove_everything(seconds=90)
-    wait_for("all volumes to go", lambda: not module_site.berth.items("persistentvolumes"), seconds=60)
-    assert module_site.images() == {}, "an image is left"
-    wait_for("no records", lambda: not module_site.agent.records(), seconds=30)
+    module_site.clean()
 
 
 def test_from_the_claim_to_the_pod_and_back(site):
@@ -175,9 +72,9 @@ def test_a_volume_grows_while_a_pod_uses_it(site):
 def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
     nobody = f"{site.ceph.address.rsplit('.', 1)[0]}.77:6789"
     cases = {
-        "no-secret": ({"secretRef": {"name": "absent", "namespace": SECRETS}}, "secret 'berth-block/absent'"),
-        "no-key": ({"secretRef": {"name": "odd", "namespace": SECRETS}}, "is not a key of Ceph"),
-        "wrong-key": ({"secretRef": {"name": "wrong", "namespace": SECRETS}}, "key"),
+        "no-secret": ({"secretRef": {"name": "absent", "namespace": NAMESPACE}}, "secret 'berth-block/absent'"),
+        "no-key": ({"secretRef": {"name": "odd", "namespace": NAMESPACE}}, "is not a key of Ceph"),
+        "wrong-key": ({"secretRef": {"name": "wrong", "namespace": NAMESPACE}}, "key"),
         "no-pool": ({"pool": "nowhere"}, "nowhere"),
         "no-monitor": ({"monitors": [nobody]}, "answer"),
     }
@@ -200,11 +97,11 @@ def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
 
 def test_a_pod_is_told_why_its_volume_does_not_come(site):
     name = site.claim("data")
-    site.berth.run("delete", "secret", "-n", SECRETS, SECRET)
+    site.berth.run("delete", "secret", "-n", NAMESPACE, SECRET)
     time.sleep(11)  # the agent may use a key that it read for ten seconds
     site.berth.apply(objects.pod("one", STAY, ["data"], mounts=[{"name": "data", "mountPath": "/data"}]))
     said = wait_for("the event", lambda: [e["message"] for e in site.berth.events("one") if e["reason"] == "FailedMount"
-                                          and f"secret '{SECRETS}/{SECRET}'" in e["message"]], seconds=30)
+                                          and f"secret '{NAMESPACE}/{SECRET}'" in e["message"]], seconds=30)
     assert "does not exist" in said[-1]
     assert site.berth.get("volumefences", name) is None, "nothing is taken for a pod that cannot have it"
     site.secret()

@@ -41,8 +41,11 @@ std::string Exports::IdOf(const std::string& store, const std::string& image) {
   return base::Sha256Hex(fmt::format("{}\n{}", store, image)).substr(0, 24);
 }
 
-// A variable in the daemon's environment. It finds a daemon whose start was not recorded.
-std::string Exports::MarkOf(const std::string& id) { return "BERTH_IO_PROXY_EXPORT=" + id; }
+// A variable in the daemon's environment. It finds a daemon whose start was not recorded, and not
+// the one of another proxy on this machine.
+std::string Exports::MarkOf(const std::string& id) const {
+  return fmt::format("BERTH_IO_PROXY_EXPORT={}/{}", options_.folder, id);
+}
 
 std::string Exports::FolderOf(const std::string& folder, const std::string& store) {
   return fmt::format("{}/exports/{}", folder, base::Sha256Hex(store).substr(0, 12));
@@ -211,7 +214,10 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
       RememberSettings(id, volume.settings);
       return InspectExport(*before);
     }
-    RETURN_IF_ERROR(StopExport(*before, /*at_once=*/true));
+    // A daemon that was to close may have writes that it could not flush: it is asked again.
+    RETURN_IF_ERROR(before->state == Export::State::kClosing
+                        ? CloseExport(*before)
+                        : StopExport(*before, /*at_once=*/true));
   }
   return StartExport({.volume = volume, .boot_id = boot_id_});
 }

@@ -95,7 +95,7 @@ class Exports {
  private:
   explicit Exports(Options options) : options_(std::move(options)) {}
   static std::string IdOf(const std::string& store, const std::string& image);
-  static std::string MarkOf(const std::string& id);
+  std::string MarkOf(const std::string& id) const;
   std::string FileOf(const Export& record) const;
   std::string RecordOf(const std::string& id) const;
   std::string SocketOf(const std::string& id) const;

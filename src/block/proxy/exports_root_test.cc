@@ -147,11 +147,13 @@ TEST_F(ProxyTest, ADamagedRecordIsSetAsideAfterItsDaemonIsKilled) {
   const std::string records = run_ + "/records/";
   std::ofstream(records + "torn.json") << "{";
   std::ofstream(records + "large.json") << std::string(2 << 20, ' ');
-  const MarkedProcess daemon("BERTH_IO_PROXY_EXPORT=torn");
+  const MarkedProcess daemon("BERTH_IO_PROXY_EXPORT=" + run_ + "/torn");
+  const MarkedProcess of_another_proxy("BERTH_IO_PROXY_EXPORT=/run/other/torn");
   StartProxy();
   ASSERT_NE(exports_, nullptr);
   EXPECT_THAT(exports_->List(), IsEmpty());
   EXPECT_EQ(daemon.EndSignal(), SIGKILL);
+  EXPECT_EQ(of_another_proxy.EndSignal(), 0);
   const std::vector<std::string> names = *platform::ListFolder(records);
   ASSERT_THAT(names, SizeIs(2));
   EXPECT_THAT(names[0], testing::StartsWith("large.json.damaged-"));

@@ -1,0 +1,113 @@
+"""A volume moves between two whole nodes, each with an agent and an I/O proxy, because the storage fences the one that is
+lost: switched off under a pod that writes, or frozen, and woken up when its volume is in use elsewhere."""
+import pytest
+from lib import ceph, tgt
+from lib.iscsi_site import iscsi_site
+from lib.rbd_site import rbd_site
+from lib.standalone import wait_for
+from lib.storage_site import FurtherStorageNode
+
+pytestmark = [pytest.mark.storage, pytest.mark.e2e]
+
+# Counts up, and counts only what the storage has. It goes on after a failure, as many programs do.
+COUNT = ("n=0; trap 'exit 0' TERM; while :; do n=$((n+1)); echo $HOSTNAME $n >> /data/log && sync /data/log && echo $n > /synced;"
+         " touch /written; sleep 0.02; done")
+
+
+@pytest.fixture(scope="module", params=["rbd", "iscsi"])
+def module_site(request, runtime):
+    try:
+        with (rbd_site if request.param == "rbd" else iscsi_site)(runtime) as made:
+            yield made
+    except (ceph.Missing, tgt.Missing) as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def site(module_site):
+    module_site.prepare("ext4")  # a kernel mounts no two XFS with one UUID, and both nodes have the same kernel
+    yield module_site
+    module_site.clean()
+
+
+@pytest.fixture
+def further(site):
+    """A second node, which is there at the start of the test."""
+    made = FurtherStorageNode(site.berth)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.remove()
+        site.berth.run("delete", "node", made.name, check=False)
+
+
+def count_of(site, pod):
+    """Gives the number up to which the storage has what the pod wrote."""
+    return int(site.berth.run("exec", pod, "--", "sh", "-c", "until [ -s /synced ]; do sleep 0.1; done; cat /synced").stdout)
+
+
+def log_of(site, pod):
+    """Gives what the volume's log says: {pod: the numbers it wrote}. Nothing is torn, doubled or out of order."""
+    found = {}
+    for line in site.berth.run("exec", pod, "--", "cat", "/data/log").stdout.splitlines():
+        writer, number = line.split()
+        found.setdefault(writer, []).append(int(number))
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in found.values()), found
+    return found
+
+
+def give_up(site, further, pod):
+    """What an administrator, or a controller, does with a node that is lost."""
+    site.berth.run("delete", "pod", pod, "--grace-period=0", "--wait=false")
+    site.berth.wait_gone("pods", pod)
+    site.berth.run("delete", "node", further.name)
+
+
+def wait_clean(site, further):
+    """Waits until the node that came back has taken off what it lost, and the storage's fences of it are lifted."""
+    wait_for("the node to be clean", lambda: not further.node.agent.records()
+             and site.berth.get("nodecleanups", further.name) is None, seconds=120)
+
+
+def test_a_node_is_switched_off_under_a_pod_that_writes(site, further):
+    name = site.claim("data", site.size, site.storage_class)
+    site.run("one", "data", COUNT, node=further.name)
+    assert site.holders(name) == [further.name]
+    durable = count_of(site, "one")
+    further.switch_off()
+    give_up(site, further, "one")
+    site.run("two", "data", COUNT)
+    count_of(site, "two")
+    assert site.holders(name) == ["node-a"]
+    assert len(log_of(site, "two")["one"]) >= durable
+    # The node comes back without its pods, and gets the volume again by right.
+    further.start()
+    wait_clean(site, further)
+    site.remove("two")
+    site.run("three", "data", COUNT, node=further.name)
+    count_of(site, "three")
+    assert site.holders(name) == [further.name]
+    assert set(log_of(site, "three")) == {"one", "two", "three"}
+
+
+def test_a_frozen_node_wakes_up_and_writes_nothing_more(site, further):
+    name = site.claim("data", site.size, site.storage_class)
+    site.run("one", "data", COUNT, node=further.name)
+    durable = count_of(site, "one")
+    further.freeze()
+    give_up(site, further, "one")
+    site.run("two", "data", COUNT)
+    count_of(site, "two")
+    before = len(log_of(site, "two")["one"])
+    assert before >= durable
+    # Its container has written on, into the page cache. All of that is refused when the node wakes up.
+    further.thaw()
+    wait_for("the node to be back", further.further.ready, seconds=120)
+    wait_clean(site, further)
+    assert site.holders(name) == ["node-a"]
+    site.remove("two")
+    site.run("three", "data", COUNT, node=further.name)
+    count_of(site, "three")
+    seen = log_of(site, "three")
+    assert set(seen) == {"one", "two", "three"} and len(seen["one"]) == before
