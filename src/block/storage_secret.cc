@@ -15,11 +15,12 @@ constexpr std::chrono::seconds kKeptFor{10};
 
 }  // namespace
 
-base::StatusOr<StorageSecret::Values> StorageSecret::Read() {
+base::StatusOr<StorageSecret::Values> StorageSecret::Read(Age age) {
   if (source_.name.empty()) return Values();
   {
     base::MutexLock lock(mutex_);
-    if (!values_.empty() && steady_clock::now() - read_at_ < kKeptFor) return values_;
+    const bool is_recent = steady_clock::now() - read_at_ < kKeptFor;
+    if (!values_.empty() && (is_recent || age == Age::kAny)) return values_;
   }
   if (!read_) return Error(StatusCode::kFailedPrecondition, "this program reads no secrets");
   auto values = read_(source_.ns, source_.name);
@@ -29,11 +30,16 @@ base::StatusOr<StorageSecret::Values> StorageSecret::Read() {
     case StatusCode::kNotFound:
       return Error(StatusCode::kFailedPrecondition, "secret {}, which {} names, does not exist",
                    Quote(Describe()), source_.member);
-    case StatusCode::kPermissionDenied:
+    case StatusCode::kPermissionDenied: {
+      // An agent in Berth's own API may read the Secret as long as it has a volume of the storage,
+      // and still has to free what it held afterwards.
+      base::MutexLock lock(mutex_);
+      if (!values_.empty()) return values_;
       return Error(StatusCode::kFailedPrecondition,
                    "this program may not read secret {}, which {} names: see "
                    "deploy/block-agent/rbac.yaml",
                    Quote(Describe()), source_.member);
+    }
     case StatusCode::kInvalidArgument:
       return Error(StatusCode::kFailedPrecondition, "{}", base::Message(values.status()));
     default: {

@@ -28,8 +28,10 @@ class StorageSecret {
   StorageSecret(Source source, SecretReader read)
       : source_(std::move(source)), read_(std::move(read)) {}
 
+  // Which values that were read before are used without a question to the API.
+  enum class Age { kRecent, kAny };
   // The decoded values; empty if the storage asks for no secret.
-  base::StatusOr<Values> Read();
+  base::StatusOr<Values> Read(Age age = Age::kRecent);
   // The next Read asks the API, because the storage refused the values.
   void Forget();
   // "NAMESPACE/NAME", for messages.

@@ -52,6 +52,11 @@ Status Attachments::TakeOffCutOff(const std::string& volume, const Force& force,
   ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
   std::optional<Record> record = records_->Get(volume);
   if (!record.has_value()) return base::OkStatus();
+  // The call that held the lock has mapped the volume anew, because the API answers again.
+  const auto state_of = [](const Record& of) {
+    return of.mapping.has_value() ? of.mapping->state : base::Json();
+  };
+  if (state_of(*record) != state_of(*found)) return base::OkStatus();
   // Reconcile then gives the fence back, once the API answers.
   record->state = State::kDetaching;
   for (Use& use : record->uses) use.state = State::kDetaching;

@@ -157,7 +157,11 @@ Outcome SelfFence::TakeOff(const std::string& volume) {
   }
   LOG_ERROR("volume {}: neither the API nor its lock was reached for {} s: it is taken off",
             Quote(volume), duration_cast<seconds>(silence).count());
-  return Outcome::From(parts_.take_off(volume));
+  const Status taken_off = parts_.take_off(volume);
+  // Again, because the API may have answered meanwhile, before there was anything to give back.
+  const MutexLock lock(mutex_);
+  taken_off_.insert(volume);
+  return Outcome::From(taken_off);
 }
 
 bool SelfFence::WaitIdle(milliseconds timeout) {

@@ -57,6 +57,7 @@ class SelfFenceTest : public testing::Test {
                              },
                          .take_off =
                              [this](const std::string& volume) {
+                               if (while_taking_off_) while_taking_off_();
                                const base::MutexLock lock(mutex_);
                                taken_off_.push_back(volume);
                                std::erase_if(volumes_, [&](const SelfFence::Volume& one) {
@@ -96,6 +97,7 @@ class SelfFenceTest : public testing::Test {
   base::Status lock_ ABSL_GUARDED_BY(mutex_) = Error(StatusCode::kUnavailable, "no monitor");
   base::Status api_;
   std::function<void()> while_asking_;
+  std::function<void()> while_taking_off_;
   std::vector<std::string> returned_;
   std::unique_ptr<SelfFence> fence_;
 };
@@ -120,6 +122,21 @@ TEST_F(SelfFenceTest, ANodeThatReachesNeitherTakesItsVolumesOffInTime) {
   Pass(seconds(5));
   EXPECT_THAT(taken_off(), ElementsAre("pv-1"));
   api_ = base::OkStatus();
+  Pass(seconds(1));
+  EXPECT_THAT(returned_, ElementsAre("pv-1"));
+}
+
+TEST_F(SelfFenceTest, AnAnswerOfTheApiWhileAVolumeIsTakenOffIsNotTheLastThatCounts) {
+  StartWorkers();
+  Pass(seconds(1));
+  api_ = Error(StatusCode::kUnavailable, "no route");
+  while_taking_off_ = [this] {
+    api_ = base::OkStatus();
+    fence_->AskApi();
+    returned_.clear();
+  };
+  Pass(seconds(15));
+  EXPECT_THAT(taken_off(), ElementsAre("pv-1"));
   Pass(seconds(1));
   EXPECT_THAT(returned_, ElementsAre("pv-1"));
 }

@@ -86,8 +86,10 @@ bool FileStore::Begin(Transfer& transfer) {
 
 void FileStore::EndTransfer(Transfer& transfer, int64_t result) {
   int error = result < 0 ? static_cast<int>(-result) : 0;
-  if (result >= 0 && result < static_cast<int64_t>(transfer.data.size())) {
-    // The kernel made a part of it, so the whole is made again.
+  const bool partial = result >= 0 && result < static_cast<int64_t>(transfer.data.size());
+  if (partial || error == EINTR || error == EAGAIN) {
+    // The kernel made a part of it or, after a signal in io_submit(2), none: the whole is made
+    // again.
     error = transfer.writes ? WriteAll(transfer.offset, transfer.data)
                             : ReadAll(transfer.offset, transfer.data);
   }

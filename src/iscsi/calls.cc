@@ -60,6 +60,7 @@ StatusOr<Json> DescribeUnit(LogicalUnit& unit, uint16_t lun, const Settings& set
   Reservations reservations(unit, settings.owner);
   const auto held = reservations.Read();
   json["reserved"] = held.ok() ? DescribeUse(*held, reservations) : "";
+  json["own"] = held.ok() && NodeKeys(settings.owner, settings.node).Has(held->key);
   if (!held.ok()) json["problem"] = std::string(base::Message(held.status()));
   if (reads_data != nullptr && !reads_data(info.identity)) return json;
   const auto blank = IsBlank(unit, info.capacity);
@@ -89,8 +90,11 @@ StatusOr<Json> ListUnits(Session& session, const Settings& settings, const Json&
   SessionUnit first(session, 0, deadline);
   ASSIGN_OR_RETURN(const std::vector<uint16_t> luns, ListLuns(first));
   Json list = Json::array();
+  int64_t unread = 0;
   for (const uint16_t lun : luns) {
-    SessionUnit unit(session, lun, deadline);
+    // Half of the time that is left, so that a LUN that is not ready does not hide the others.
+    const auto now = std::chrono::steady_clock::now();
+    SessionUnit unit(session, lun, now + (deadline - now) / 2);
     auto described =
         brief ? DescribeBriefly(unit, lun) : DescribeUnit(unit, lun, settings, reads_data);
     if (session.lost()) return Error(StatusCode::kDeadlineExceeded, "read LUN {}: no answer", lun);
@@ -98,9 +102,11 @@ StatusOr<Json> ListUnits(Session& session, const Settings& settings, const Json&
       list.push_back(*std::move(described));
     } else {
       LOG_DEBUG("LUN {} is left out: {}", lun, base::ToString(described.status()));
+      const StatusCode code = described.status().code();
+      unread += code == StatusCode::kUnavailable || code == StatusCode::kInternal ? 1 : 0;
     }
   }
-  return Json{{"luns", std::move(list)}};
+  return Json{{"luns", std::move(list)}, {"unread", unread}};
 }
 
 // Names of nodes by their keys: those of the request, and those that are part of an initiator name.

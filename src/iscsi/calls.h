@@ -24,8 +24,11 @@
 // `ticket` is what `serve` needs to take the LUN (reservations.h). It is void after each fence,
 // also one of no keys. A fence of the node that calls gives back what a killed process of it held.
 //
-// `reserved` is "" | "guard" (a volume of this StorageCluster that no node uses) | "used". `blank`
-// is null if it was not read or could not be. `problem` says why a LUN cannot be used.
+// `own`: the reservation is that of a key of the calling node for this volume.
+// `unread` of `list` is the number of LUNs that are there, but gave an error in place of an
+// identity. `reserved` is "" | "guard" (the volume `owner`, and no node uses it) |
+// "used". `blank` is null if it was not read or could not be. `problem` says why a LUN cannot be
+// used.
 //
 // No call but `wipe` writes to a LUN's data. `identity` is that of `list`. DATA_LOSS: the LUN has
 // another identity by now.

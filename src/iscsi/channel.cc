@@ -51,6 +51,27 @@ std::optional<bool> ReadWriteCache(LogicalUnit& unit) {
 
 }  // namespace
 
+// Tries, from a session without a key, a write of no blocks, and a WRITE SAME behind the last one.
+StatusOr<bool> FencesWriteSame(const LoginOptions& login, uint16_t lun, const Capacity& capacity,
+                               Deadline deadline) {
+  LoginOptions other = login;
+  other.isid = MakeIsid();
+  ASSIGN_OR_RETURN(const auto session, Session::LogIn(other, deadline));
+  SessionUnit unit(*session, lun, deadline);
+  const Answer write = unit.Run(Write(0, 0, {}));
+  if (write.outcome == Answer::Outcome::kLost) return AnswerError(write, "test the reservation");
+  if (write.outcome != Answer::Outcome::kConflict) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the target does not refuse writes of other sessions in spite of the "
+                 "reservation ({}), so nobody could be fenced from it",
+                 DescribeAnswer(write));
+  }
+  const std::vector<uint8_t> zeroes(capacity.block_bytes);
+  const Answer same = unit.Run(WriteSame(capacity.blocks, 1, false, zeroes));
+  session->LogOut(std::min(deadline, Clock::now() + kEndTime));
+  return same.outcome == Answer::Outcome::kConflict;
+}
+
 struct Channel::Request {
   Command command;
   Deadline deadline;
@@ -129,25 +150,9 @@ Status Channel::BeginOn(Deadline deadline) {
   return base::Annotate(enforced, where);
 }
 
-// Tries, from a session without a key, two commands that change nothing even if the target takes
-// them: a write of no blocks, and one behind the last block.
 Status Channel::CheckEnforced(Deadline deadline) {
-  LoginOptions other = options_.settings.login;
-  other.isid = MakeIsid();
-  ASSIGN_OR_RETURN(const auto session, Session::LogIn(other, deadline));
-  SessionUnit unit(*session, options_.lun, deadline);
-  const Answer write = unit.Run(Write(0, 0, {}));
-  if (write.outcome == Answer::Outcome::kLost) return AnswerError(write, "test the reservation");
-  if (write.outcome != Answer::Outcome::kConflict) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "the target does not refuse writes of other sessions in spite of the "
-                 "reservation ({}), so nobody could be fenced from it",
-                 DescribeAnswer(write));
-  }
-  const std::vector<uint8_t> zeroes(info_.capacity.block_bytes);
-  const Answer same = unit.Run(WriteSame(info_.capacity.blocks, 1, false, zeroes));
-  fences_write_same_ = same.outcome == Answer::Outcome::kConflict;
-  session->LogOut(std::min(deadline, Clock::now() + kEndTime));
+  ASSIGN_OR_RETURN(fences_write_same_, FencesWriteSame(options_.settings.login, options_.lun,
+                                                       info_.capacity, deadline));
   return base::OkStatus();
 }
 

@@ -47,6 +47,13 @@ struct ChannelOptions {
   std::function<void(const base::Status&)> on_release_failure;
 };
 
+// Makes sure that the target refuses writes of other sessions than the one that has the
+// reservation, by commands that change nothing even if it runs them. Returns whether it refuses
+// WRITE SAME, too. Where it does not, nobody may send that command: one that came late would
+// overwrite the next owner's data. FAILED_PRECONDITION: the target does not refuse writes.
+base::StatusOr<bool> FencesWriteSame(const LoginOptions& login, uint16_t lun,
+                                     const Capacity& capacity, Deadline deadline);
+
 class Channel {
  public:
   // The time within which each request ends.

@@ -3,7 +3,7 @@
 //   {"portals": ["10.0.0.5:3260"], "target": "iqn.2003-01.org.example:t", "owner": "UID",
 //    "initiator": "iqn.…", "chapUser": "…", "chapPassword": "…"}
 //
-// `owner` is the uid of the StorageCluster (reservation_key.h). Without `initiator`, the node's
+// `owner` is the name of the volume (reservation_key.h, ADR 39). Without `initiator`, the node's
 // name makes one, so that a target's administrator can tell nodes apart.
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "iscsi/channel.h"
 #include "iscsi/reservations.h"
 
 namespace berth::iscsi {
@@ -26,7 +27,7 @@ bool RefusesCommand(const Answer& answer) {
 
 // Writes zeroes before `from`, until the deadline or the LUN's first block. Gives what is left.
 StatusOr<int64_t> WriteZeroesBefore(LogicalUnit& unit, const UnitInfo& info, int64_t from,
-                                    Deadline until) {
+                                    bool writes_same, Deadline until) {
   const auto block = static_cast<int64_t>(info.capacity.block_bytes);
   const auto within = [&](int64_t most, uint64_t limit) {
     const auto bytes = static_cast<int64_t>(std::min(limit, uint64_t{UINT32_MAX})) * block;
@@ -35,7 +36,6 @@ StatusOr<int64_t> WriteZeroesBefore(LogicalUnit& unit, const UnitInfo& info, int
   const int64_t most_written = within(kMostWipeBytes, info.limits.max_transfer);
   const int64_t most_repeated = within(kMostWipeZeroes, info.limits.max_write_same);
   const std::vector<uint8_t> zeroes(static_cast<size_t>(most_written));
-  bool writes_same = true;
   while (from > 0 && std::chrono::steady_clock::now() < until) {
     const int64_t part = std::min(from, writes_same ? most_repeated : most_written);
     const auto first = static_cast<uint64_t>((from - part) / block);
@@ -62,9 +62,12 @@ Status FlushCache(LogicalUnit& unit) {
                                                    : AnswerError(flushed, "synchronize the cache");
 }
 
-StatusOr<int64_t> WipeReserved(LogicalUnit& unit, const UnitInfo& info, int64_t from,
-                               Deadline until) {
-  ASSIGN_OR_RETURN(const int64_t left, WriteZeroesBefore(unit, info, from, until));
+StatusOr<int64_t> WipeReserved(LogicalUnit& unit, const UnitInfo& info, const Settings& settings,
+                               uint16_t lun, int64_t from, Deadline until) {
+  // If this process is frozen here, the LUN may be another volume's when it wakes up.
+  ASSIGN_OR_RETURN(const bool writes_same,
+                   FencesWriteSame(settings.login, lun, info.capacity, until));
+  ASSIGN_OR_RETURN(const int64_t left, WriteZeroesBefore(unit, info, from, writes_same, until));
   RETURN_IF_ERROR(FlushCache(unit));
   if (left > 0) return left;
   ASSIGN_OR_RETURN(const bool blank, IsBlank(unit, info.capacity));
@@ -76,6 +79,7 @@ StatusOr<int64_t> WipeReserved(LogicalUnit& unit, const UnitInfo& info, int64_t 
 
 StatusOr<Json> WipeUnit(LogicalUnit& unit, const Settings& settings, const Json& request,
                         Deadline until) {
+  ASSIGN_OR_RETURN(const uint16_t lun, ReadLun(request));
   ASSIGN_OR_RETURN(const UnitInfo info, Inspect(unit));
   const int64_t from = std::min(base::json::Int(request, {"from"}, info.capacity.size_bytes()),
                                 info.capacity.size_bytes());
@@ -89,7 +93,7 @@ StatusOr<Json> WipeUnit(LogicalUnit& unit, const Settings& settings, const Json&
   }
   ASSIGN_OR_RETURN(const uint64_t key, reservations.Acquire(settings.node, /*shared=*/false,
                                                             reservations.Ticket(state)));
-  const auto left = WipeReserved(unit, info, from, until);
+  const auto left = WipeReserved(unit, info, settings, lun, from, until);
   const bool done = left.ok() && *left == 0;
   RETURN_IF_ERROR(done ? reservations.Clear(key) : reservations.Release(key));
   RETURN_IF_ERROR(left);

@@ -168,6 +168,18 @@ base::Status RemoveDirectoryEntry(const Cluster& cluster, const std::string& nam
   return RbdError(result, fmt::format("remove {} from the directory of the pool", Quote(name)));
 }
 
+// Ends a move to the trash that was interrupted: librbd removes nothing from the trash that is
+// still marked as being moved, and goes on with the move if it is asked again.
+base::Status EndMove(const Cluster& cluster, const std::string& name, const std::string& id) {
+  ASSIGN_OR_RETURN(const auto entry, ReadOmap(cluster, kTrash, "id_" + id));
+  if (!entry.has_value()) return base::OkStatus();
+  ASSIGN_OR_RETURN(const std::string named, FindInDirectory(cluster, name));
+  if (!named.empty() && named != id) return base::OkStatus();
+  const int result = rbd_trash_move(cluster.io(), name.c_str(), 0);
+  if (result >= 0 || result == -ENOENT) return base::OkStatus();
+  return RbdError(result, fmt::format("move image {} to the trash", Quote(name)));
+}
+
 base::Status ForgetClients(const Cluster& cluster, const std::string& name) {
   ASSIGN_OR_RETURN(const auto clients, ListClients(cluster, name));
   return RemoveClients(cluster, name, clients);
@@ -210,11 +222,13 @@ base::Status CheckAttemptEnded(const Cluster& cluster, const std::string& name,
 base::Status DeleteRecorded(const Cluster& cluster, const std::string& name, ImageRecord& record,
                             const std::string& node, const Progress& progress) {
   ASSIGN_OR_RETURN(const bool has_copies, HasCopies(cluster, name, node));
+  // A move to the trash that was interrupted has to go on, or its entry there stays for ever.
+  ASSIGN_OR_RETURN(const auto in_trash, ReadOmap(cluster, kTrash, "id_" + record.id));
   RETURN_IF_ERROR(SetOmap(cluster, kTrashRecords, record.id, name));
   const ImageRecord before = record;
   record.state = ImageState::kDeleting;
   RETURN_IF_ERROR(ReplaceImageRecord(cluster, name, before, record));
-  base::Status removed = RemoveOrMove(cluster, name, has_copies, progress);
+  base::Status removed = RemoveOrMove(cluster, name, has_copies || in_trash.has_value(), progress);
   if (removed.code() == StatusCode::kFailedPrecondition && before.state == ImageState::kMade) {
     // It is in use after all, so that it goes on to exist. An earlier deletion that was interrupted
     // may have removed a part of it, and then it never exists again.
@@ -246,6 +260,7 @@ base::Status DeleteImage(const Cluster& cluster, const std::string& name, const 
   } else if (id.has_value()) {
     RETURN_IF_ERROR(DeleteRecorded(cluster, name, *record, node, progress));
   } else {
+    RETURN_IF_ERROR(EndMove(cluster, name, record->id));
     RETURN_IF_ERROR(RemoveDirectoryEntry(cluster, name, record->id));
   }
   RETURN_IF_ERROR(ForgetClients(cluster, name));

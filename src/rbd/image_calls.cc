@@ -105,6 +105,16 @@ base::Status MakeImage(const Cluster& cluster, const std::string& name, ImageRec
   return base::OkStatus();
 }
 
+// RESOURCE_EXHAUSTED: the cluster is full or the quota of the pool is used up. Changes of objects
+// that exist pass then, so only a new object tells.
+base::Status CheckSpace(const Cluster& cluster) {
+  const std::string probe = fmt::format("berth_probe_{}", cluster.client_id());
+  const int result = rados_write_full(cluster.io(), probe.c_str(), "x", 1);
+  if (result == -ENOSPC || result == -EDQUOT) return RbdError(result, "make an object");
+  rados_remove(cluster.io(), probe.c_str());
+  return base::OkStatus();
+}
+
 base::StatusOr<ImageInfo> MakeRecordedImage(const Cluster& cluster, const std::string& name,
                                             ImageRecord record, const std::string& node) {
   // No later client of the cluster gets this number. No volume has a name with '_'.
@@ -116,6 +126,10 @@ base::StatusOr<ImageInfo> MakeRecordedImage(const Cluster& cluster, const std::s
     if (made.code() != StatusCode::kDeadlineExceeded) {
       const base::Status cleaned = RemoveUnfinished(cluster, name, record, node);
       if (!cleaned.ok()) LOG_WARNING("{}", base::Message(cleaned));
+    }
+    // In a full cluster librbd does not find what it could not make of a copy.
+    if (made.code() == StatusCode::kNotFound) {
+      RETURN_IF_ERROR_WITH(CheckSpace(cluster), fmt::format("make image {}", Quote(name)));
     }
     return made;
   }

@@ -80,6 +80,7 @@ def test_a_full_cluster_is_told_in_words_and_can_be_emptied(ceph, image, full):
     full()
     other = f"{image}-2"
     assert "is full: add storage to it or delete data" in said(ceph, "create", image=other, size=8 * MIB)
+    assert "is full: add storage to it or delete data" in said(ceph, "snapshot", image=image, snapshot=other)
     assert other not in ceph.rbd("print(rbd.RBD().list(io))")
     assert other not in [found["name"] for found in ceph.call("list")["images"]]
     assert ceph.call("delete", image=image) == {}

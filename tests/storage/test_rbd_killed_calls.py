@@ -24,6 +24,7 @@ def again(ceph, *arguments, **members):
             return [ceph.call(*arguments, **members)]
         except CallError as error:
             assert error.code in ("FAILED_PRECONDITION", "ABORTED"), error
+            print(error)  # shown if the test fails
             return None
     [result] = wait_for(f"{arguments} to pass", probe, seconds=90, interval=1)
     return result

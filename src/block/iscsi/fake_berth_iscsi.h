@@ -24,6 +24,7 @@ class FakeBerthIscsi : public platform::Exec {
     std::string identity;
     int64_t size = 0;
     bool blank = true;
+    bool fails = false;                       // `list` cannot read its identity
     std::string guard;                        // the owner whose guard has it; empty: nobody's
     std::map<std::string, std::string> keys;  // that are registered, with their nodes
   };
@@ -59,6 +60,12 @@ class FakeBerthIscsi : public platform::Exec {
     base::MutexLock lock(mutex_);
     failures_[call] = {std::move(code), std::move(message)};
   }
+  // The next wipe that has so many bytes left, or fewer, fails so.
+  void FailWipesFrom(int64_t left, std::string code) {
+    base::MutexLock lock(mutex_);
+    wipe_fails_from_ = left;
+    wipe_failure_ = std::move(code);
+  }
   std::vector<std::string> TakeCalls() {
     base::MutexLock lock(mutex_);
     return std::exchange(calls_, {});
@@ -80,16 +87,22 @@ class FakeBerthIscsi : public platform::Exec {
     const std::string owner = base::json::String(request, {"cluster", "owner"});
     if (call == "list") {
       Json luns = Json::array();
+      int unread = 0;
       for (const auto& [number, unit] : units_) {
+        if (unit.fails) {
+          ++unread;
+          continue;
+        }
         const bool nobody = unit.guard.empty() && unit.keys.empty();
         const bool own = unit.guard == owner && unit.keys.empty();
         luns.push_back({{"lun", number},
                         {"identity", unit.identity},
                         {"size", unit.size},
                         {"blank", unit.blank},
+                        {"own", unit.guard == owner && unit.keys.contains("0x41")},
                         {"reserved", nobody ? "" : (own ? "guard" : "used")}});
       }
-      return Give({{"luns", std::move(luns)}});
+      return Give({{"luns", std::move(luns)}, {"unread", unread}});
     }
     const auto found = units_.find(base::json::Int(request, {"lun"}));
     if (found == units_.end()) return Fail("NOT_FOUND", "no such LUN");
@@ -108,6 +121,10 @@ class FakeBerthIscsi : public platform::Exec {
     if (call == "wipe") {
       if (unit.guard.empty()) return Give({{"from", 0}, {"done", true}, {"kept", true}});
       if (unit.guard != owner) return Fail("FAILED_PRECONDITION", "somebody else has it");
+      if (base::json::Int(request, {"from"}) <= wipe_fails_from_) {
+        wipe_fails_from_ = -1;
+        return Fail(wipe_failure_, "it is not blank");
+      }
       const int64_t left = std::max<int64_t>(base::json::Int(request, {"from"}) - unit.size / 4, 0);
       if (left == 0) unit = {.identity = unit.identity, .size = unit.size, .guard = "", .keys = {}};
       return Give({{"from", left}, {"done", left == 0}, {"kept", false}});
@@ -138,6 +155,8 @@ class FakeBerthIscsi : public platform::Exec {
 
   base::Mutex mutex_;
   std::map<int64_t, Unit> units_ ABSL_GUARDED_BY(mutex_);
+  int64_t wipe_fails_from_ ABSL_GUARDED_BY(mutex_) = -1;
+  std::string wipe_failure_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::pair<std::string, std::string>> failures_ ABSL_GUARDED_BY(mutex_);
 };

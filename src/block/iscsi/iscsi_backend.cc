@@ -116,13 +116,16 @@ class IscsiBackend : public Backend {
     RETURN_IF_ERROR(CheckImageName(image));
     RETURN_IF_ERROR(CheckStillOwned(image));
     ASSIGN_OR_RETURN(const Json holders, FindHolders(image));
-    return !holders.empty();
+    // A wipe that was cut off leaves the operator's key, and only the next wipe takes it off.
+    return std::ranges::any_of(
+        holders, [](const Json& one) { return String(one, {"node"}) != kOperatorName; });
   }
   base::StatusOr<bool> HoldsLock(const Mapping& mapping) override {
     const base::Status sound = Check(mapping);
     if (sound.code() == StatusCode::kDataLoss) return false;
     RETURN_IF_ERROR(sound);
-    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image));
+    // The API may be away, and a request to it would take longer than the target.
+    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image, StorageSecret::Age::kAny));
     return HasNode(holders, node_);
   }
   // The target keeps the reservations, so there is nothing to exchange. It is asked whether it
@@ -225,13 +228,8 @@ class IscsiBackend : public Backend {
     return died ? FreeFromDead(mapping.image) : base::OkStatus();
   }
   base::Status ForceUnmap(const Mapping& mapping, milliseconds patience) override {
-    RETURN_IF_ERROR(proxied_.ForceUnmap(mapping, patience));
-    // The device is off, which does not depend on whether the target answers.
-    if (const base::Status freed = FreeFromDead(mapping.image); !freed.ok()) {
-      LOG_WARNING("image {} keeps the reservation of a process that was killed: {}",
-                  Quote(mapping.image), base::ToString(freed));
-    }
-    return base::OkStatus();
+    // The caller frees the reservation (FreeFromDead), because that needs the target.
+    return proxied_.ForceUnmap(mapping, patience);
   }
 
  private:
@@ -257,12 +255,14 @@ class IscsiBackend : public Backend {
   }
 
   // Makes a call about the image's LUN.
-  base::StatusOr<Json> CallFor(const std::string& image, Json request) {
-    ASSIGN_OR_RETURN(const Lun lun, calls_.FindLun(image));
-    return calls_.CallFor(ParseLunImage(image).volume, lun, std::move(request));
+  base::StatusOr<Json> CallFor(const std::string& image, Json request,
+                               StorageSecret::Age age = StorageSecret::Age::kRecent) {
+    ASSIGN_OR_RETURN(const Lun lun, calls_.FindLun(image, age));
+    return calls_.CallFor(ParseLunImage(image).volume, lun, std::move(request), age);
   }
-  base::StatusOr<Json> FindHolders(const std::string& image) {
-    ASSIGN_OR_RETURN(const Json answer, CallFor(image, {{"call", "holders"}}));
+  base::StatusOr<Json> FindHolders(const std::string& image,
+                                   StorageSecret::Age age = StorageSecret::Age::kRecent) {
+    ASSIGN_OR_RETURN(const Json answer, CallFor(image, {{"call", "holders"}}, age));
     return base::json::Array(answer, {"holders"});
   }
   base::Status FenceKeys(const std::string& image, Json request) {
@@ -351,7 +351,9 @@ class IscsiBackend : public Backend {
     const LunImage parsed = ParseLunImage(image);
     if (parsed.digest.empty()) {
       ASSIGN_OR_RETURN(const std::vector<Lun> luns, calls_.ListLuns(parsed.volume));
-      const auto mine = std::ranges::find(luns, Lun::Reserved::kGuard, &Lun::reserved);
+      const auto mine = std::ranges::find_if(luns, [](const Lun& lun) {
+        return lun.reserved == Lun::Reserved::kGuard || lun.reserved == Lun::Reserved::kWipe;
+      });
       return mine == luns.end() ? std::nullopt : std::optional(*mine);
     }
     if (const base::Status owned = CheckStillOwned(image); !owned.ok()) {
@@ -375,11 +377,15 @@ class IscsiBackend : public Backend {
       }
     }
     while (true) {
-      ASSIGN_OR_RETURN(const Json answer, calls_.CallFor(ParseLunImage(image).volume, lun,
-                                                         {{"call", "wipe"}, {"from", from}}));
+      const auto wiped =
+          calls_.CallFor(ParseLunImage(image).volume, lun, {{"call", "wipe"}, {"from", from}});
+      base::MutexLock lock(mutex_);
+      // The LUN is not blank at the end, so what was wiped has to be wiped again.
+      if (wiped.status().code() == StatusCode::kInternal) wiped_.erase(image);
+      RETURN_IF_ERROR(wiped);
+      const Json& answer = *wiped;
       const bool done = base::json::Bool(answer, {"done"});
       const int64_t now = Int(answer, {"from"});
-      base::MutexLock lock(mutex_);
       if (done) {
         wiped_.erase(image);
         LOG_INFO("LUN {} of image {}: {}", Quote(lun.identity), Quote(image),

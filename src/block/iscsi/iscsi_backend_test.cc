@@ -8,6 +8,7 @@
 #include "block/iscsi/fake_berth_iscsi.h"
 #include "block/iscsi/iscsi_settings.h"
 #include "block/iscsi/lun_image.h"
+#include "block/storage_secret.h"
 
 namespace berth::block {
 namespace {
@@ -62,6 +63,24 @@ TEST(LunImageTest, ANameSaysWhichVolumeAndWhichLun) {
     EXPECT_EQ(ParseLunImage(none).volume, none);
     EXPECT_EQ(ParseLunImage(none).digest, "");
   }
+}
+
+// An agent that asks for its lock because the API is away must not wait for the API.
+TEST(StorageSecretTest, ValuesOfAnyAgeAreGivenWithoutAQuestion) {
+  int questions = 0;
+  StorageSecret secret(
+      {.ns = "berth-block", .name = "san", .member = "iscsi.chapSecretRef"},
+      [&](const std::string&,
+          const std::string&) -> base::StatusOr<std::map<std::string, std::string>> {
+        ++questions;
+        return std::map<std::string, std::string>{{"username", "berth"}};
+      });
+  ASSERT_OK(secret.Read());
+  secret.Forget();  // as if ten seconds had passed
+  ASSERT_OK(secret.Read(StorageSecret::Age::kAny));
+  EXPECT_EQ(questions, 1);
+  ASSERT_OK(secret.Read());
+  EXPECT_EQ(questions, 2);
 }
 
 class IscsiBackendTest : public testing::Test {
@@ -170,6 +189,16 @@ TEST_F(IscsiBackendTest, AWipeThatWasInterruptedGoesOn) {
   EXPECT_TRUE(Get(2).guard.empty());
 }
 
+TEST_F(IscsiBackendTest, TheOperatorsKeyOfAWipeThatWasCutOffIsNoLock) {
+  const std::string image = backend_->Create({.name = "pvc-1", .size_bytes = kLunMiB})->name;
+  target_.Change([](auto& units) { units[2].keys = {{"0x41", "Operator"}}; });
+  const auto locked = backend_->HasLock(image);
+  ASSERT_OK(locked);
+  EXPECT_FALSE(*locked);
+  target_.Change([](auto& units) { units[2].keys["0x21"] = "n2"; });
+  EXPECT_TRUE(*backend_->HasLock(image));
+}
+
 TEST_F(IscsiBackendTest, AClaimThatWasBegunGivesItsLunBackWithoutAWrite) {
   ASSERT_OK(backend_->Create({.name = "pvc-1", .size_bytes = kLunMiB}));
   target_.TakeCalls();
@@ -177,6 +206,32 @@ TEST_F(IscsiBackendTest, AClaimThatWasBegunGivesItsLunBackWithoutAWrite) {
   EXPECT_THAT(target_.TakeCalls(), testing::ElementsAre("list", "wipe"));
   EXPECT_TRUE(Get(2).guard.empty());
   ASSERT_OK(backend_->Delete("pvc-1"));
+}
+
+TEST_F(IscsiBackendTest, ALunThatCannotBeReadIsNotTakenForGone) {
+  const std::string image = backend_->Create({.name = "pvc-1", .size_bytes = kLunMiB})->name;
+  target_.Change([](auto& units) { units[2].fails = true; });
+  EXPECT_EQ(backend_->Delete(image).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(backend_->HasLock(image).status().code(), StatusCode::kUnavailable);
+  target_.Change([](auto& units) { units.erase(2); });
+  ASSERT_OK(backend_->Delete(image));
+}
+
+TEST_F(IscsiBackendTest, ABegunClaimsLunIsFreedAlthoughTheFirstTryWasCutOff) {
+  ASSERT_OK(backend_->Create({.name = "pvc-1", .size_bytes = kLunMiB}));
+  target_.Change([](auto& units) { units[2].keys = {{"0x41", "Operator"}}; });
+  ASSERT_OK(backend_->Delete("pvc-1"));
+  EXPECT_TRUE(Get(2).guard.empty() && Get(2).keys.empty());
+}
+
+TEST_F(IscsiBackendTest, AWipeBeginsAnewIfTheLunIsNotBlankAtTheEnd) {
+  const std::string image = backend_->Create({.name = "pvc-1", .size_bytes = kLunMiB})->name;
+  target_.Change([](auto& units) { units[2].blank = false; });
+  target_.FailWipesFrom(4 * kLunMiB, "INTERNAL");
+  EXPECT_EQ(backend_->Delete(image).code(), StatusCode::kInternal);
+  target_.TakeCalls();
+  ASSERT_OK(backend_->Delete(image));
+  EXPECT_THAT(target_.TakeCalls(), testing::ElementsAre("list", "wipe", "wipe", "wipe", "wipe"));
 }
 
 TEST_F(IscsiBackendTest, AKeptLunStaysReserved) {

@@ -20,8 +20,6 @@ using std::chrono::seconds;
 
 namespace {
 
-// What the operator calls itself; no Node has a capital letter in its name.
-constexpr char kOperatorName[] = "Operator";
 // So that a StorageCluster and a pod say within ten seconds what is wrong.
 constexpr milliseconds kTargetCheckTime{8'500};
 // The program ends by itself within 9.5 s.
@@ -34,9 +32,10 @@ Lun ToLun(const Json& answer) {
   return {.number = Int(answer, {"lun"}),
           .identity = String(answer, {"identity"}),
           .size_bytes = Int(answer, {"size"}),
-          .reserved = reserved.empty()      ? Lun::Reserved::kNobody
-                      : reserved == "guard" ? Lun::Reserved::kGuard
-                                            : Lun::Reserved::kOther,
+          .reserved = reserved.empty()                    ? Lun::Reserved::kNobody
+                      : reserved == "guard"               ? Lun::Reserved::kGuard
+                      : base::json::Bool(answer, {"own"}) ? Lun::Reserved::kWipe
+                                                          : Lun::Reserved::kOther,
           .blank = base::json::Bool(answer, {"blank"}),
           .problem = String(answer, {"problem"})};
 }
@@ -52,9 +51,9 @@ LunCalls::LunCalls(IscsiSettings settings, const BackendParts& parts, const std:
                .member = "iscsi.chapSecretRef"},
               parts.read_secret) {}
 
-StatusOr<ChapSecret> LunCalls::ReadChap() {
+StatusOr<ChapSecret> LunCalls::ReadChap(StorageSecret::Age age) {
   if (settings_.secret_name.empty()) return ChapSecret();
-  ASSIGN_OR_RETURN(const StorageSecret::Values values, secret_.Read());
+  ASSIGN_OR_RETURN(const StorageSecret::Values values, secret_.Read(age));
   return FindChapSecret(values, secret_.Describe());
 }
 
@@ -66,8 +65,9 @@ Json LunCalls::Describe(const ChapSecret& chap, const std::string& volume) const
   return cluster;
 }
 
-StatusOr<Json> LunCalls::Call(Json request, const std::string& volume, milliseconds timeout) {
-  ASSIGN_OR_RETURN(const ChapSecret chap, ReadChap());
+StatusOr<Json> LunCalls::Call(Json request, const std::string& volume, milliseconds timeout,
+                              StorageSecret::Age age) {
+  ASSIGN_OR_RETURN(const ChapSecret chap, ReadChap(age));
   request["cluster"] = Describe(chap, volume);
   request["node"] = node_;
   auto answer = program_.Call(request, chap.password, timeout);
@@ -76,9 +76,9 @@ StatusOr<Json> LunCalls::Call(Json request, const std::string& volume, milliseco
   return answer;
 }
 
-StatusOr<std::vector<Lun>> LunCalls::List(Json request, const std::string& volume,
-                                          milliseconds timeout) {
-  ASSIGN_OR_RETURN(const Json answer, Call(std::move(request), volume, timeout));
+StatusOr<LunCalls::Listed> LunCalls::List(Json request, const std::string& volume,
+                                          milliseconds timeout, StorageSecret::Age age) {
+  ASSIGN_OR_RETURN(const Json answer, Call(std::move(request), volume, timeout, age));
   std::map<std::string, int> seen;
   std::vector<Lun> luns;
   for (const Json& one : base::json::Array(answer, {"luns"})) {
@@ -93,18 +93,25 @@ StatusOr<std::vector<Lun>> LunCalls::List(Json request, const std::string& volum
                 Quote(settings_.target), count, Quote(identity));
   }
   std::erase_if(luns, [&](const Lun& lun) { return seen[lun.identity] > 1; });
-  return luns;
+  return Listed{.luns = std::move(luns), .unread = Int(answer, {"unread"})};
 }
 
 StatusOr<std::vector<Lun>> LunCalls::ListLuns(const std::string& volume) {
-  return List({{"call", "list"}, {"identities", settings_.allowed}}, volume, kTargetCallTime);
+  ASSIGN_OR_RETURN(Listed listed, List({{"call", "list"}, {"identities", settings_.allowed}},
+                                       volume, kTargetCallTime, StorageSecret::Age::kRecent));
+  return std::move(listed.luns);
+}
+
+StatusOr<LunCalls::Listed> LunCalls::ListBriefly(StorageSecret::Age age) {
+  return List({{"call", "list"}, {"brief", true}}, kNoVolume, kTargetCheckTime, age);
 }
 
 StatusOr<std::vector<Lun>> LunCalls::FindLuns() {
-  return List({{"call", "list"}, {"brief", true}}, kNoVolume, kTargetCheckTime);
+  ASSIGN_OR_RETURN(Listed listed, ListBriefly(StorageSecret::Age::kRecent));
+  return std::move(listed.luns);
 }
 
-StatusOr<Lun> LunCalls::FindLun(const std::string& image) {
+StatusOr<Lun> LunCalls::FindLun(const std::string& image, StorageSecret::Age age) {
   const std::string digest = ParseLunImage(image).digest;
   if (digest.empty()) {
     return Error(StatusCode::kNotFound,
@@ -117,21 +124,28 @@ StatusOr<Lun> LunCalls::FindLun(const std::string& image) {
                  "the LUN of image {} is not in iscsi.luns.allow: put it there again",
                  Quote(image));
   }
-  ASSIGN_OR_RETURN(const std::vector<Lun> luns, FindLuns());
-  const auto found = std::ranges::find(luns, *identity, &Lun::identity);
-  if (found != luns.end()) return *found;
+  ASSIGN_OR_RETURN(const Listed listed, ListBriefly(age));
+  const auto found = std::ranges::find(listed.luns, *identity, &Lun::identity);
+  if (found != listed.luns.end()) return *found;
+  // A portal in standby, or a disk with an error, is no proof that the LUN is gone.
+  if (listed.unread > 0) {
+    return Error(StatusCode::kUnavailable,
+                 "LUN {}, which image {} is, may be one of {} at target {} that cannot be read",
+                 Quote(*identity), Quote(image), listed.unread, Quote(settings_.target));
+  }
   return Error(StatusCode::kNotFound, "target {} does not show LUN {}, which image {} is",
                Quote(settings_.target), Quote(*identity), Quote(image));
 }
 
-StatusOr<Json> LunCalls::CallFor(const std::string& volume, const Lun& lun, Json request) {
+StatusOr<Json> LunCalls::CallFor(const std::string& volume, const Lun& lun, Json request,
+                                 StorageSecret::Age age) {
   request["lun"] = lun.number;
   request["identity"] = lun.identity;
-  return Call(std::move(request), volume, kTargetCallTime);
+  return Call(std::move(request), volume, kTargetCallTime, age);
 }
 
 StatusOr<Json> LunCalls::MakeServeSettings(const std::string& volume, const Lun& lun) {
-  ASSIGN_OR_RETURN(const ChapSecret chap, ReadChap());
+  ASSIGN_OR_RETURN(const ChapSecret chap, ReadChap(StorageSecret::Age::kRecent));
   return Json{{"cluster", Describe(chap, volume)},
               {"node", node_},
               {"lun", lun.number},

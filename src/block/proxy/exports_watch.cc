@@ -111,8 +111,9 @@ bool Exports::ShowAgain(const std::string& id, const DaemonId& died, const std::
     return true;
   }
   LOG_ERROR("volume {} is not shown again: {}", Quote(image), base::ToString(shown.status()));
-  if (shown.status().code() == StatusCode::kCancelled) {
-    // The next process shows it.
+  if (shown.status().code() == StatusCode::kCancelled && record->volume.read_only) {
+    // The next process shows it. One for writing is forgotten, because nothing uses it: the next
+    // mapping shows it.
     const base::Status kept = WriteRecord(*record);
     if (!kept.ok()) LOG_ERROR("volume {}: {}", Quote(image), base::ToString(kept));
   }

@@ -126,6 +126,10 @@ base::Status AddQemuExport(const ExportCall& call, steady_clock::time_point dead
     std::this_thread::sleep_for(kListenPause);
     qmp = QmpClient::Connect(call.socket, deadline);
   }
+  if (!qmp.ok() && call.stop.stop_requested()) {
+    return Error(StatusCode::kCancelled, "the I/O proxy ends before its daemon listens: {}",
+                 base::Message(qmp.status()));
+  }
   RETURN_IF_ERROR(qmp);
   Json node;
   if (volume.server.empty()) {

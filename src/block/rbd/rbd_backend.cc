@@ -232,6 +232,9 @@ class RbdBackend : public Backend {
                        CallForInfo({{"call", "info"}, {"image", mapping.image}}));
       return proxied_.Refresh(mapping, info.size_bytes);
     }
+    // No other call for a device of the kernel reads the key, and HoldsLock needs it once the API
+    // is away, also if this process was started after the map.
+    if (const auto key = ReadKey(); !key.ok()) LOG_WARNING("{}", base::ToString(key.status()));
     ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
     if (!device.has_value()) {
       return Error(StatusCode::kNotFound, "{} no longer shows image {}", mapping.device,
