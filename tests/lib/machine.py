@@ -42,17 +42,22 @@ class Machine:
             raise Failure(f"own_containerd {verb} in {folder}: {result.stdout}{result.stderr}")
         return result.stdout.strip()
 
-    def send_signal(self, number):
-        """Sends a signal to everything that runs there, but not in containers, which have mount namespaces of their own."""
+    def _processes(self):
+        """Gives what runs there, but not in containers, which have mount namespaces of their own."""
         own = mount_namespace(self.process.pid)
         assert own not in (None, mount_namespace("self"))
-        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-            if pid != self.process.pid and mount_namespace(pid) == own:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+        return [pid for pid in (int(name) for name in os.listdir("/proc") if name.isdigit())
+                if pid != self.process.pid and mount_namespace(pid) == own]
+
+    def send_signal(self, number):
+        for pid in self._processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def switch_off(self):
         """Kills everything that runs there, because a driver that waits for its agent would keep the mounts."""
         self.send_signal(signal.SIGKILL)
+        # The last process of a mount namespace unmounts all of it. It must not be one that serves a file system there.
+        wait_for("the machine's processes to end", lambda: not self._processes())
         self.process.kill()
         self.process.wait()
