@@ -78,7 +78,12 @@ std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, BlockStor
   };
   options.methods[std::string(calls::kQuit)] =
       [&store, &file, &threads](const Request& /*request*/) -> base::StatusOr<base::ipc::Reply> {
-    if (const int error = store.read_only() ? 0 : store.Flush(); error != 0) {
+    const int error = store.read_only() ? 0 : store.Flush();
+    if (error == ESHUTDOWN) {
+      // Its writes fail since then, and no later flush can succeed. The storage has nothing of this
+      // client that the lock would guard.
+      LOG_WARNING("the storage has shut this client out: what was not flushed before is lost");
+    } else if (error != 0) {
       return base::Error(StatusCode::kInternal, "flush the volume: {}", strerror(error));
     }
     // Before the mount goes, because its end alone would be a failure of this process.

@@ -328,6 +328,18 @@ TEST_F(ServedVolumeTest, DoesNotQuitWithoutAFlush) {
   EXPECT_EQ(std::filesystem::file_size(file_), static_cast<uint64_t>(kSize));
 }
 
+TEST_F(ServedVolumeTest, QuitsWithoutAFlushOnceTheStorageHasShutItOut) {
+  Serve();
+  const base::UniqueFd file(open(file_.c_str(), O_RDWR | O_CLOEXEC));
+  commands_.flushes() = EIO;
+  EXPECT_LT(fsync(file.get()), 0);
+  commands_.flushes() = ESHUTDOWN;
+  EXPECT_LT(fsync(file.get()), 0);
+  ASSERT_TRUE(Call(calls::kQuit).ok());
+  const int status = WaitForEnd();
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+}
+
 TEST_F(ServedVolumeTest, EndsWhenItsConnectionIsAborted) {
   Serve();
   struct stat st;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 
 #include "blockexport/block_store.h"
 
@@ -24,12 +25,16 @@ class FlushedStore : public BlockStore {
     return store_.Write(offset, from);
   }
   bool Begin(Transfer& transfer) override { return store_.Begin(transfer); }
-  // Returns the first error that a flush had.
+  // Returns the first error that a flush had, and ESHUTDOWN once the storage has shut this client
+  // out.
   int Flush() override {
-    if (const int failed = failed_; failed != 0) return failed;
     const int error = store_.Flush();
     int none = 0;
-    if (error != 0) failed_.compare_exchange_strong(none, error);
+    if (error == ESHUTDOWN) {
+      failed_ = error;
+    } else if (error != 0) {
+      failed_.compare_exchange_strong(none, error);
+    }
     return failed_;
   }
   int WriteZeroes(int64_t offset, int64_t length) override {

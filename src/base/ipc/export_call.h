@@ -4,8 +4,8 @@
 //   export.resize  {} → size. The process asks the storage for the present size, and the FUSE file
 //                  has that size when the reply comes
 //   export.quit    {} → {}. The process has flushed the volume and unmounted the FUSE file, and
-//                  ends after the reply. If the flush failed, it replies with an error and goes on;
-//                  it gives an error for no other reason
+//                  ends after the reply. If the flush failed, it replies with an error and goes on,
+//                  unless a fence shut it out, after which no flush can succeed
 #pragma once
 
 #include <cstddef>
