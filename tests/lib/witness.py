@@ -1,11 +1,12 @@
-"""The race of nodes for one LUN, with witnesses: each block holds the turn and the node that wrote it last.
+"""The race of nodes for one volume, with witnesses: each block holds the turn and the node that wrote it last.
 
-Each turn is a fail-over. The node that has the LUN is frozen, cut off, killed, or left alone in good health, amid its
-writes. The next node fences it and serves the LUN, and the old one wakes up at some moment and goes on. No block may show
-an earlier turn once the new node has written all of them.
+Each turn is a fail-over. The node that has the volume is frozen, cut off, killed, or left alone in good health, amid its
+writes. The next node fences it and serves the volume, and the old one wakes up at some moment and goes on. No block may
+show an earlier turn once the new node has written all of them.
+
+A storage (witness_iscsi.py, witness_rbd.py) says how a node gets the volume, how it is fenced, and what is in the volume.
 """
 import itertools
-import json
 import os
 import random
 import signal
@@ -14,9 +15,7 @@ import sys
 import time
 
 from lib.export import Export
-from lib.iscsi import PROGRAM, call, request
 from lib.standalone import ROOT, Failure, wait_for
-from lib.tcp_gate import TcpGate
 
 sys.path.insert(0, str(ROOT / "tests" / "doubles"))
 from block_stamper import BLOCK, MARK, STAMP  # noqa: E402
@@ -28,16 +27,23 @@ REPORT_EACH = 100  # turns
 MOST_SLEEPERS = 2
 
 
-class Node:
-    """A node that serves the LUN over a connection of its own, and writes to it."""
+def die_during(process, moment):
+    """Kills a call of a program after so many seconds, at whatever it has come to."""
+    time.sleep(moment)
+    process.kill()
+    process.communicate()
 
-    def __init__(self, race, turn, ticket):
+
+class Node:
+    """A node that serves the volume, and writes to it. `way` is its connection, if that can be held up."""
+
+    def __init__(self, race, turn, right):
         self.turn = turn
         self.name = f"node-{turn % NODES}"
-        self.gate = TcpGate(race.tgt.portal)
+        self.way = race.storage.open_way()
         self.stamper = None
-        settings = request(self.gate.portal, node=self.name, lun=1, identity=race.identity, ticket=ticket)
-        self.export = Export(race.folder / f"turn{turn}", PROGRAM, settings)
+        self.export = Export(race.folder / f"turn{turn}", race.storage.program,
+                             race.storage.settings(self.name, right, self.way))
         try:
             self.export.start()
             self.stamper = subprocess.Popen(
@@ -60,14 +66,16 @@ class Node:
 
     def wake(self):
         self.export.signal(signal.SIGCONT)
-        self.gate.release()
+        if self.way is not None:
+            self.way.release()
 
     def wait_for_refusal(self):
         """Each of its writes has been refused, or its process is dead."""
         wait_for(f"the writes of turn {self.turn} to be refused", lambda: self.stamper.poll() is not None)
 
     def end(self):
-        self.gate.close()
+        if self.way is not None:
+            self.way.close()
         self.export.stop()
         if self.stamper is not None:
             try:
@@ -81,15 +89,14 @@ class Node:
 
 
 class Race:
-    def __init__(self, tgt, folder, seed):
-        self.tgt = tgt
+    def __init__(self, storage, folder, seed):
+        self.storage = storage
         self.folder = folder
         self.random = random.Random(seed)
-        self.identity = call("info", tgt.portal, lun=1)["identity"]
         self.present = None
         self.sleepers = []  # nodes that lost the LUN, and have not woken up yet
         self.checked = 0
-        self.mishaps = dict.fromkeys(["freeze", "cut", "cut and freeze", "kill", "none"], 0)
+        self.mishaps = dict.fromkeys(["freeze", "kill", "none", *storage.further_mishaps], 0)
         self.late_starts = self.died_fences = 0
 
     def run(self, turns):
@@ -112,23 +119,23 @@ class Race:
                 f"{self.checked} blocks checked: 0 double writes")
 
     def fail_over(self, turn):
-        old, late_ticket = self.present, None
+        old, late_right = self.present, None
         if old is not None:
             if self.random.random() < 0.3:
-                late_ticket = call("holders", self.tgt.portal, lun=1, node=old.name)["ticket"]
+                late_right = self.storage.right_of(old.name)
             self.harm(old)
-        ticket = self.fence(old.name if old else "node-0", f"node-{turn % NODES}")
+        right = self.fence(old.name if old else "node-0", f"node-{turn % NODES}")
         if old is not None:
             self.sleepers.append(old)
             self.present = None
             if self.random.random() < 0.3:
                 self.wake_one()  # while the next one starts
-        self.present = Node(self, turn, ticket)
+        self.present = Node(self, turn, right)
         if self.sleepers and self.random.random() < 0.3:
             self.sleepers[-1].wake()  # while the next one writes for the first time
         self.present.wait_for_claim()
-        if late_ticket is not None:
-            self.start_late(old.name, late_ticket)
+        if late_right is not None:
+            self.start_late(old.name, late_right)
         while len(self.sleepers) > self.random.randint(0, MOST_SLEEPERS):
             self.wake_one()
         self.check()
@@ -137,45 +144,31 @@ class Race:
         mishap = self.random.choice(list(self.mishaps))
         self.mishaps[mishap] += 1
         if "cut" in mishap:
-            node.gate.hold()
+            node.way.hold()
             if self.random.random() < 0.7:
-                wait_for("writes to be on their way", lambda: node.gate.held > 0)
+                wait_for("writes to be on their way", lambda: node.way.held > 0)
         if "freeze" in mishap:
             node.freeze()
         if mishap == "kill":
             node.export.process.kill()
 
     def fence(self, target, node):
-        """Gives the ticket of the new node, which holds the VolumeFence in a cluster."""
+        """Gives the right of the new node, which holds the VolumeFence in a cluster."""
         for _ in range(20):
-            members = {"lun": 1, "node": node, "target": target, "identity": self.identity}
-            listed = call("fenceTargets", self.tgt.portal, **members)
+            listed = self.storage.list_clients(node, target)
             if self.random.random() < 0.15:
                 self.died_fences += 1
-                self.die_while_fencing(members | {"keys": listed["keys"]})
+                die_during(self.storage.begin_fence(node, target, listed), self.random.random() * self.storage.fence_seconds)
                 continue
-            fenced = call("fence", self.tgt.portal, keys=listed["keys"], **members)
-            if "error" not in fenced:
-                return fenced["ticket"]
-            if fenced["error"]["code"] != "ABORTED":
-                raise Failure(f"fence {target}: {fenced}")
+            right = self.storage.fence(node, target, listed)
+            if right is not None:
+                return right
         raise Failure(f"fence {target}: others always came in between")
 
-    def die_while_fencing(self, members):
-        text = json.dumps({"call": "fence"} | request(self.tgt.portal, **members))
-        process = subprocess.Popen([PROGRAM, "call"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL)
-        with process.stdin:
-            process.stdin.write(text.encode())
-        time.sleep(self.random.random() * 0.02)  # a random moment of its life; any will do
-        process.kill()
-        process.wait()
-
-    def start_late(self, node, ticket):
-        """A start that began before the fence must not get the LUN."""
+    def start_late(self, node, right):
+        """A start that began before the fence must not get the volume."""
         self.late_starts += 1
-        settings = request(self.tgt.portal, node=node, lun=1, identity=self.identity, ticket=ticket)
-        late = Export(self.folder / f"late{self.late_starts}", PROGRAM, settings)
+        late = Export(self.folder / f"late{self.late_starts}", self.storage.program, self.storage.settings(node, right, None))
         code = late.failure()["code"]
         if code not in ("ABORTED", "FAILED_PRECONDITION"):
             raise Failure(f"a late start of {node}: {code}")
@@ -188,11 +181,13 @@ class Race:
             node.wait_for_refusal()
         finally:
             node.end()
+        if all(other.name != node.name for other in self.sleepers):
+            self.storage.lift_fence(node.name)
 
     def check(self):
         """Each block was written last by the node that has the LUN now."""
         turn, name = self.present.turn, self.present.name.encode()
-        data = self.tgt.data(1)
+        data = self.storage.read()
         for at in range(0, len(data), BLOCK):
             mark, found, number, node = STAMP.unpack_from(data, at)
             if (mark, found, node.rstrip(b"\0")) != (MARK, turn, name):
