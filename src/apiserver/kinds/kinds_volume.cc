@@ -203,7 +203,10 @@ Json SourcesIn(const Json& spec) {
 void ValidateVolumeUpdate(const Json& json, const Json& old, FieldErrors& errors) {
   const Checked spec = Checked(json, old, errors)["spec"];
   Json source = SourcesIn(spec.json());
-  const Json before = SourcesIn(spec.old());
+  // The object may have been stored before its source got these defaults.
+  Json defaulted = spec.old();
+  DefaultSource(defaulted);
+  const Json before = SourcesIn(defaulted);
   // The secret for expansion may be added later, because a volume may be created before its
   // expansion is planned.
   if (Find(before, {"csi", "controllerExpandSecretRef"}) == nullptr) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -264,11 +265,17 @@ class StandaloneImpl : public Standalone {
   // The copies of drivers that an older Berth kept elsewhere, where no pod could run them. A
   // version that attached a volume must be able to detach it.
   void MoveOldDriverCopies(const std::string& store) const {
-    const std::string old = PathBelow("api/flexvolume-drivers");
-    if (access(old.c_str(), F_OK) != 0) return;
+    constexpr char kOld[] = "api/flexvolume-drivers";
+    if (access(PathBelow(kOld).c_str(), F_OK) != 0) return;
     const Status made = platform::MakeFolders(std::string(base::FolderOf(store)), 0750);
-    if (!made.ok() || rename(old.c_str(), store.c_str()) != 0) {
-      LOG_WARNING("'{}' could not be moved to '{}': {}", old, store,
+    // The kubelet folder is a mount onto itself while pods are there, and nothing is renamed from
+    // one mount to another. A copy of the data folder's mount does not have it.
+    base::UniqueFd data(
+        open_tree(AT_FDCWD, data_folder().c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
+    if (!data.valid()) data.Reset(open(data_folder().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    const std::string below = store.substr(data_folder().size() + 1);
+    if (!made.ok() || renameat(data.get(), kOld, data.get(), below.c_str()) != 0) {
+      LOG_WARNING("'{}' could not be moved to '{}': {}", PathBelow(kOld), store,
                   made.ok() ? strerror(errno) : base::ToString(made));
     }
   }

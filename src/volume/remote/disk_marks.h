@@ -21,7 +21,8 @@ struct DiskMark {
   std::string pv_name;      // empty: an inline volume
   bool block = false;       // volumeMode Block: it has no mount
   std::string device;       // "/dev/rbd0"; empty: not known, or of an earlier boot
-  // The plugin has logged in for the disk, or was about to, in this boot (iscsi.h).
+  // The plugin has logged in for the disk or begun to map it, or was about to, in this boot
+  // (iscsi.h, rbd.h).
   bool logged_in = false;
   Json state;  // the plugin's
 };

@@ -98,6 +98,17 @@ StatusOr<dev_t> DiskPlugin::WaitForDevice(const std::string& device) const {
   }
 }
 
+Status DiskPlugin::CheckUse(const VolumeSpec& spec, const std::string& device) const {
+  ASSIGN_OR_RETURN(const auto all, marks_.List());
+  for (const DiskMark& other : all) {
+    if (other.device != device || other.block == spec.block()) continue;
+    return Error(StatusCode::kFailedPrecondition, "device {} is in use on this node as {}, by {}",
+                 Quote(device), other.block ? "a raw device" : "a file system",
+                 Quote(other.device_name));
+  }
+  return OkStatus();
+}
+
 StatusOr<std::string> DiskPlugin::Map(const api::Pod& pod, const VolumeSpec& spec,
                                       const Disk& disk) {
   const std::string device_name = DeviceNameOf(spec, disk);
@@ -165,6 +176,7 @@ Status DiskPlugin::MountDevice(const api::Pod& pod, const VolumeSpec& spec, cons
   }
   const auto device = Map(pod, spec, disk);
   RETURN_IF_ERROR_WITH(device, what);
+  RETURN_IF_ERROR_WITH(CheckUse(spec, *device), what);
   if (spec.block()) return base::Annotate(WaitForDevice(*device).status(), what);
   return base::Annotate(MountFileSystem(spec, disk, *device, target), what);
 }

@@ -109,6 +109,9 @@ class DiskPlugin : public VolumePlugin {
   // key of another tenant's pod that has mapped it.
   std::string DeviceNameOf(const VolumeSpec& spec, const Disk& disk) const;
   std::string MountOf(std::string_view device_name) const;
+  // FAILED_PRECONDITION: others use the disk raw, and this volume would mount it, or the other way
+  // round.
+  Status CheckUse(const VolumeSpec& spec, const std::string& device) const;
   // Maps the disk, and writes the device into its mark.
   StatusOr<std::string> Map(const api::Pod& pod, const VolumeSpec& spec, const Disk& disk);
   // The device's number. UNAVAILABLE: it has not appeared within some seconds.

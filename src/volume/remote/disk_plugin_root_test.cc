@@ -242,6 +242,18 @@ TEST_F(DiskPluginRootTest, ARawDiskIsPublishedAsADevice) {
   EXPECT_EQ(*platform::ProbeSignature(folder_ / "disk"), std::nullopt);  // nothing was made on it
 }
 
+TEST_F(DiskPluginRootTest, ARawDiskIsNotMountedMeanwhile) {
+  const std::string image = Image("disk", kDiskBytes);
+  const VolumeSpec raw = Spec(image, {{"volumeMode", "Block"}});
+  ASSERT_OK(UseVolume(raw, Pod("u-1")).status());
+  const Status refused = plugin_.MountDevice(Pod("u-2"), Spec(image), {});
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused), HasSubstr("as a raw device"));
+  ASSERT_OK(plugin_.TearDown(RecordOf(raw, "u-1")));
+  UnmountDevice(raw);
+  EXPECT_EQ(*platform::ProbeSignature(image), std::nullopt);
+}
+
 TEST_F(DiskPluginRootTest, ADiskThatCannotBeUnmappedStaysOnRecord) {
   const VolumeSpec spec = Spec(Image("disk", kDiskBytes));
   ASSERT_OK(UseVolume(spec, Pod("u-1")).status());

@@ -1,16 +1,19 @@
 #include "volume/remote/fc.h"
 
+#include <fcntl.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <climits>
 #include <thread>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "platform/processes/child.h"
 #include "volume/found_volumes.h"
 #include "volume/remote/disk_names.h"
 
@@ -35,6 +38,18 @@ std::vector<std::string> NamesIn(const Json& source, std::string_view member) {
 bool NamesLun(std::string_view link, std::string_view wwn, int64_t lun) {
   const std::string end = fmt::format("fc-0x{}-lun-{}", wwn, lun);
   return link == end || (link.starts_with("pci-") && link.ends_with("-" + end));
+}
+
+// Whether the device, or a partition of it, is mounted or part of another device.
+bool IsHeld(const std::string& device) {
+  constexpr std::chrono::seconds kTime(10);
+  const auto held = platform::AskChild<bool>(
+      fmt::format("look whether {} is in use", Quote(device)), kTime, [device](bool& held) {
+        const int fd = open(device.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+        held = fd < 0 && errno == EBUSY;
+        return 0;
+      });
+  return held.ok() && *held;
 }
 
 }  // namespace
@@ -137,6 +152,16 @@ Status FcPlugin::UnmapDisk(const DiskMark& mark) {
   // The device may have got another name, or be another disk by now: only the LUN's own is removed.
   ASSIGN_OR_RETURN(const auto found, FindDevice(mark.state));
   if (!found.has_value() || "/dev/" + *found != mark.device) return OkStatus();
+  // The kernel takes a disk away even while it is mounted: by another volume that names it, or by
+  // the host itself. The last volume removes it.
+  ASSIGN_OR_RETURN(const auto all, marks().List());
+  const bool shared = std::any_of(all.begin(), all.end(), [&](const DiskMark& other) {
+    return other.device_name != mark.device_name && other.device == mark.device;
+  });
+  if (shared || IsHeld(mark.device)) {
+    LOG_INFO("{} stays, because others use it", mark.device);
+    return OkStatus();
+  }
   // The host's multipathd owns the device over several paths, and takes it away with its paths.
   if (!found->starts_with("dm-")) return RemovePath(*found);
   const platform::Command flush{.argv = {"multipath", "-f", mark.device}, .timeout = kLocalTime};

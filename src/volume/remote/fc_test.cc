@@ -87,6 +87,20 @@ TEST_F(FcTest, ADeviceThatIsAnotherDiskByNowStays) {
   EXPECT_THAT(Lines(), Not(Contains(HasSubstr("delete"))));
 }
 
+// The pod of another namespace cannot mount the disk, and its end must not take it away.
+TEST_F(FcTest, ADiskThatTwoVolumesNameGoesWithTheLast) {
+  ShowDisk();
+  const Json source = Source({{"targetWWNs", {"500a0981891b8dc5"}}, {"lun", 1}});
+  VolumeSpec mine = Spec(source), theirs = Spec(source);
+  theirs.pod_ns = "other";
+  EXPECT_THAT(MessageOf(mine), HasSubstr("'/dev/sdq'"));
+  EXPECT_THAT(MessageOf(theirs), HasSubstr("'/dev/sdq'"));
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, theirs)));
+  EXPECT_THAT(Lines(), Not(Contains(HasSubstr("delete"))));
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, mine)));
+  EXPECT_THAT(Lines().back(), HasSubstr("sys/block/sdq/device/delete"));
+}
+
 TEST_F(FcTest, SaysWhatIsMissing) {
   const VolumeSpec absent = Spec(Source({{"targetWWNs", {"500a098000000000"}}, {"lun", 1}}));
   EXPECT_THAT(MessageOf(absent), HasSubstr("sees no disk of Fibre Channel with the name"));

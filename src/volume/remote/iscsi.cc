@@ -24,6 +24,9 @@ using std::chrono::seconds;
 
 constexpr seconds kTargetTime{40};  // for what asks the target
 constexpr std::string_view kDefaultPort = "3260";
+// In a mark's state: the login has succeeded, or the volume may share that of another. Without it
+// `logged_in` says only that a login was begun.
+constexpr std::string_view kHasSession = "session";
 constexpr size_t kMaxPortals = 16;
 // Exit codes of iscsiadm (open-iscsi, include/iscsi_err.h).
 constexpr int kSessionExists = 15;
@@ -167,11 +170,18 @@ StatusOr<std::vector<IscsiSession>> IscsiPlugin::ListSessions(const std::string&
 
 StatusOr<bool> IscsiPlugin::MayShare(const DiskMark& mark) const {
   const std::string ns = String(mark.state, {"namespace"});
-  ASSIGN_OR_RETURN(const auto all, marks().List());
-  const bool made_here = std::any_of(all.begin(), all.end(), [&](const DiskMark& other) {
-    return String(other.state, {"target"}) == String(mark.state, {"target"}) && other.logged_in &&
-           (ns.empty() || String(other.state, {"namespace"}) == ns);
+  ASSIGN_OR_RETURN(auto all, marks().List());
+  std::erase_if(all, [&](const DiskMark& other) {
+    return other.device_name == mark.device_name || !other.logged_in ||
+           String(other.state, {"target"}) != String(mark.state, {"target"});
   });
+  // A crash came between this volume's login and its mark if nobody else has begun one.
+  const bool made_here = all.empty()
+                             ? mark.logged_in
+                             : std::any_of(all.begin(), all.end(), [&](const DiskMark& other) {
+                                 return Bool(other.state, {kHasSession}) &&
+                                        (ns.empty() || String(other.state, {"namespace"}) == ns);
+                               });
   if (made_here || ns.empty()) return made_here;
   return Error(StatusCode::kFailedPrecondition,
                "this node is logged in to target {} for others, whose login a volume that a pod "
@@ -251,8 +261,10 @@ Status IscsiPlugin::Login(const Target& target, const std::string& portal) {
 
   lines = kNodeTimes;
   if (target.chap_session) lines += MakeChapLines("node.session.auth", target.secrets);
-  const std::string pattern =
-      fmt::format("nodes/{}/{},*/{}", target.name, record, target.interface);
+  // An interface that is named after an IPv6 portal has brackets, which a pattern reads as a class.
+  std::string interface = target.interface;
+  std::replace(interface.begin(), interface.end(), '[', '?');
+  const std::string pattern = fmt::format("nodes/{}/{},*/{}", target.name, record, interface);
   const Status told = AppendToRecord(pattern, lines);
   RETURN_IF_ERROR_WITH(told,
                        fmt::format("portal {} does not offer target {}", portal, target.name));
@@ -331,15 +343,34 @@ StatusOr<std::string> IscsiPlugin::MapDisk(const api::Pod& pod, const VolumeSpec
   if (target.chap_discovery || target.chap_session) {
     ASSIGN_OR_RETURN(target.secrets, ReadSecrets(pod, spec));
   }
-  ASSIGN_OR_RETURN(const auto sessions, ListSessions(target.name));
-  if (!mark.logged_in) {
-    mark.logged_in = true;
-    if (!sessions.empty()) {
-      ASSIGN_OR_RETURN(mark.logged_in, MayShare(mark));
+  {
+    const NameLocks::Hold hold(targets_, target.name);
+    ASSIGN_OR_RETURN(const auto sessions, ListSessions(target.name));
+    const bool alone = sessions.empty();
+    if (alone) {
+      mark.logged_in = true;
+      mark.state[kHasSession] = false;
+      RETURN_IF_ERROR(marks().Write(mark));
+    } else if (!mark.logged_in || !Bool(mark.state, {kHasSession})) {
+      ASSIGN_OR_RETURN(const bool made_here, MayShare(mark));
+      if (made_here) {
+        mark.logged_in = true;
+        mark.state[kHasSession] = true;
+        RETURN_IF_ERROR(marks().Write(mark));
+      }
     }
-    if (mark.logged_in) RETURN_IF_ERROR(marks().Write(mark));
+    const Status done = LoginToPortals(target, spec.folder_name(), sessions);
+    if (alone && done.ok()) {
+      mark.state[kHasSession] = true;
+      RETURN_IF_ERROR(marks().Write(mark));
+    } else if (alone) {
+      // A session that others make later is not this volume's.
+      const auto left = ListSessions(target.name);
+      mark.logged_in = !left.ok() || !left->empty();
+      if (!mark.logged_in) RETURN_IF_ERROR(marks().Write(mark));
+    }
+    RETURN_IF_ERROR(done);
   }
-  RETURN_IF_ERROR(LoginToPortals(target, spec.folder_name(), sessions));
   return FindLun(target);
 }
 
@@ -383,15 +414,24 @@ Status IscsiPlugin::Logout(const IscsiSession& session) {
 Status IscsiPlugin::UnmapDisk(const DiskMark& mark) {
   if (!mark.logged_in) return OkStatus();  // the session is somebody else's
   const std::string target = String(mark.state, {"target"});
-  const Status removed = RemoveLun(target, static_cast<int>(Int(mark.state, {"lun"})));
-  // Where there is no iscsiadm, none has logged in for this mark.
-  if (removed.code() == StatusCode::kNotFound && mark.device.empty()) return OkStatus();
-  RETURN_IF_ERROR(removed);
-  ASSIGN_OR_RETURN(const auto all, marks().List());
-  const bool shared = std::any_of(all.begin(), all.end(), [&](const DiskMark& other) {
-    return other.device_name != mark.device_name && String(other.state, {"target"}) == target;
+  const NameLocks::Hold hold(targets_, target);
+  ASSIGN_OR_RETURN(auto others, marks().List());
+  std::erase_if(others, [&](const DiskMark& other) {
+    return other.device_name == mark.device_name || String(other.state, {"target"}) != target;
   });
-  if (shared) return OkStatus();
+  // A PersistentVolume and a pod's own volume may name one LUN. The last of them removes it,
+  // because the kernel would take it away under a mount.
+  const int64_t lun = Int(mark.state, {"lun"});
+  const bool last = std::none_of(others.begin(), others.end(), [&](const DiskMark& other) {
+    return other.logged_in && Int(other.state, {"lun"}) == lun;
+  });
+  if (last) {
+    const Status removed = RemoveLun(target, static_cast<int>(lun));
+    // Where there is no iscsiadm, none has logged in for this mark.
+    if (removed.code() == StatusCode::kNotFound && mark.device.empty()) return OkStatus();
+    RETURN_IF_ERROR(removed);
+  }
+  if (!others.empty()) return OkStatus();
   ASSIGN_OR_RETURN(const auto sessions, ListSessions(target));
   for (const IscsiSession& session : sessions) {
     if (session.disks.empty()) RETURN_IF_ERROR(Logout(session));

@@ -16,6 +16,7 @@
 
 #include "volume/remote/disk_plugin.h"
 #include "volume/remote/iscsi_sessions.h"
+#include "volume/remote/name_locks.h"
 
 namespace berth::volume {
 
@@ -45,8 +46,9 @@ class IscsiPlugin : public DiskPlugin {
   static Target ReadTarget(const Json& source);
   StatusOr<Secrets> ReadSecrets(const api::Pod& pod, const VolumeSpec& spec);
   StatusOr<std::vector<IscsiSession>> ListSessions(const std::string& target);
-  // Whether a volume of this node has made the sessions with the disk's target; false: somebody
-  // else did. FAILED_PRECONDITION: the disk's volume must not use them.
+  // Whether a volume of this node that the disk's volume may share with has made the sessions with
+  // the disk's target; false: somebody else did. FAILED_PRECONDITION: the disk's volume must not
+  // use them.
   StatusOr<bool> MayShare(const DiskMark& mark) const;
   // iscsiadm for the record of a target's portal, or with `portal` alone of a discovery.
   StatusOr<std::string> RunOnNode(const Target& target, const std::string& portal,
@@ -64,6 +66,10 @@ class IscsiPlugin : public DiskPlugin {
   StatusOr<std::string> FindLun(const Target& target);
   Status RemoveLun(const std::string& target, int lun);
   Status Logout(const IscsiSession& session);
+
+  // By target: who finds no session and logs in excludes others who would then use that session,
+  // and who logs out excludes those who would begin to use it.
+  NameLocks targets_;
 };
 
 }  // namespace berth::volume

@@ -258,6 +258,37 @@ TEST_F(IscsiTest, APodsVolumeUsesNoSessionOfOthers) {
   EXPECT_THAT(luns_, ElementsAre(1, 2));
 }
 
+// A pod that comes first and cannot log in must not wait for another tenant's login.
+TEST_F(IscsiTest, AFailedLoginGivesNoRightToALaterSession) {
+  const VolumeSpec mine = Spec(Source());
+  dead_ = "10.0.0.7:3260";
+  EXPECT_THAT(base::Message(Map(mine)), HasSubstr("timed out"));
+  dead_.clear();
+  VolumeSpec theirs = Spec(Source({{"iscsi", {{"lun", 2}}}}));
+  theirs.pod_ns = "other";
+  ASSERT_OK(Map(theirs));
+  EXPECT_EQ(Map(mine).code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(luns_, ElementsAre(2));
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, mine)));
+  EXPECT_THAT(luns_, ElementsAre(2));
+  EXPECT_THAT(portals_, SizeIs(1));
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, theirs)));
+  EXPECT_THAT(portals_, IsEmpty());
+}
+
+TEST_F(IscsiTest, ALunThatTwoVolumesNameGoesWithTheLast) {
+  const VolumeSpec of_pod = Spec(Source());
+  const VolumeSpec pv = Spec(Source(), "pv-1");
+  ASSERT_OK(Map(of_pod));
+  ASSERT_OK(Map(pv));
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, pv)));
+  EXPECT_THAT(luns_, ElementsAre(1));
+  EXPECT_THAT(portals_, SizeIs(1));
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, of_pod)));
+  EXPECT_THAT(luns_, IsEmpty());
+  EXPECT_THAT(portals_, IsEmpty());
+}
+
 TEST_F(IscsiTest, AnInitiatorOfItsOwnGetsAnInterface) {
   const VolumeSpec spec = Spec(Source(
       {{"iscsi", {{"initiatorName", "iqn.2026-01.com.example:n1"}, {"iscsiInterface", "fast"}}}}));

@@ -21,6 +21,8 @@ using std::chrono::seconds;
 
 constexpr std::string_view kDefaultPool = "rbd";
 constexpr std::string_view kDefaultKeyring = "/etc/ceph/keyring";
+// In a mark's state: the devices of images with this name that were there before the map.
+constexpr std::string_view kBefore = "before";
 constexpr seconds kClusterTime{25};  // to ask the cluster
 constexpr seconds kMapTime{60};
 // How long `rbd` itself waits for monitors and for an object's server.
@@ -48,15 +50,17 @@ StatusOr<Json> ParseAnswer(const std::string& text, std::string_view what) {
                base::Message(json.status()));
 }
 
-// The address of a client that has the image open for writing; "": there is none.
-StatusOr<std::string> FindWatcher(const std::string& status) {
+struct Watchers {
+  size_t count = 0;
+  std::string first;  // its address
+};
+// The clients that have the image open for writing.
+StatusOr<Watchers> ReadWatchers(const std::string& status) {
   ASSIGN_OR_RETURN(const Json json, ParseAnswer(status, "status of the image"));
   // Ceph 10 prints an object, later ones a list.
   const Json* watchers = base::json::Find(json, {"watchers"});
-  if (watchers == nullptr || watchers->empty()) return std::string();
-  const Json& first = *watchers->begin();
-  const std::string address = String(first, {"address"});
-  return address.empty() ? std::string("?") : address;
+  if (watchers == nullptr || watchers->empty()) return Watchers();
+  return Watchers{.count = watchers->size(), .first = String(*watchers->begin(), {"address"}, "?")};
 }
 
 StatusOr<bool> HasExclusiveLock(const std::string& info) {
@@ -109,39 +113,51 @@ StatusOr<std::string> RbdPlugin::RunAsUser(const std::vector<std::string>& argum
   return RunUtility(command);
 }
 
-StatusOr<std::vector<RbdPlugin::Mapping>> RbdPlugin::ListMappings() {
+StatusOr<std::vector<std::string>> RbdPlugin::ListNamesakes(const Json& state) {
   ASSIGN_OR_RETURN(
       const std::string text,
       RunUtility({.argv = {"rbd", "device", "list", "--format", "json"}, .timeout = kLocalTime}));
   ASSIGN_OR_RETURN(const Json json, ParseAnswer(text, "list mapped images"));
-  std::vector<Mapping> mappings;
+  std::vector<std::string> devices;
   for (const Json& entry : json) {
     // Snapshots and images of a namespace are no volumes of this plugin.
     const std::string snapshot = String(entry, {"snap"});
     if ((!snapshot.empty() && snapshot != "-") || !String(entry, {"namespace"}).empty()) continue;
-    mappings.push_back({.pool = String(entry, {"pool"}),
-                        .image = String(entry, {"name"}),
-                        .device = String(entry, {"device"})});
-  }
-  return mappings;
-}
-
-StatusOr<std::vector<std::string>> RbdPlugin::FindDevices(const DiskMark& mark) {
-  ASSIGN_OR_RETURN(const auto mappings, ListMappings());
-  ASSIGN_OR_RETURN(const auto all, marks().List());
-  std::vector<std::string> devices;
-  for (const Mapping& mapping : mappings) {
-    if (mapping.pool != String(mark.state, {"pool"}) ||
-        mapping.image != String(mark.state, {"image"})) {
-      continue;
+    if (String(entry, {"pool"}) == String(state, {"pool"}) &&
+        String(entry, {"name"}) == String(state, {"image"})) {
+      devices.push_back(String(entry, {"device"}));
     }
-    const bool of_other = std::any_of(all.begin(), all.end(), [&](const DiskMark& other) {
-      return other.device_name != mark.device_name && other.device == mapping.device;
-    });
-    const bool own = mark.device.empty() ? !of_other : mapping.device == mark.device;
-    if (own) devices.push_back(mapping.device);
   }
   return devices;
+}
+
+StatusOr<std::vector<std::string>> RbdPlugin::ChooseOwn(
+    const DiskMark& mark, const std::vector<std::string>& namesakes) const {
+  ASSIGN_OR_RETURN(const auto all, marks().List());
+  const std::vector<std::string> before =
+      base::json::Strings(base::json::Array(mark.state, {kBefore}));
+  std::vector<std::string> own;
+  for (const std::string& device : namesakes) {
+    const bool of_other = std::any_of(all.begin(), all.end(), [&](const DiskMark& other) {
+      return other.device_name != mark.device_name && other.device == device;
+    });
+    const bool remainder = mark.device.empty() && mark.logged_in && !of_other &&
+                           std::find(before.begin(), before.end(), device) == before.end();
+    if (device == mark.device || remainder) own.push_back(device);
+  }
+  return own;
+}
+
+Status RbdPlugin::NoteBegun(DiskMark& mark, const std::vector<std::string>& namesakes,
+                            const std::vector<std::string>& own) const {
+  Json before = Json::array();
+  for (const std::string& device : namesakes) {
+    if (std::find(own.begin(), own.end(), device) == own.end()) before.push_back(device);
+  }
+  mark.device.clear();
+  mark.logged_in = true;
+  mark.state[kBefore] = std::move(before);
+  return marks().Write(mark);
 }
 
 Status RbdPlugin::UnmapDevice(const std::string& device) {
@@ -153,11 +169,14 @@ Status RbdPlugin::UnmapDevice(const std::string& device) {
 StatusOr<std::string> RbdPlugin::MapDisk(const api::Pod& pod, const VolumeSpec& spec,
                                          const Disk& disk, DiskMark& mark) {
   const Json& source = Source(spec);
-  ASSIGN_OR_RETURN(const auto known, FindDevices(mark));
-  if (!known.empty() && !mark.device.empty()) return known.front();
-  // A device that no mark knows may belong to another cluster with such a pool and image, so it is
-  // not used. The kernel refuses to unmap it while it is in use.
-  for (const std::string& device : known) RETURN_IF_ERROR(UnmapDevice(device));
+  const NameLocks::Hold hold(images_,
+                             fmt::format("{}/{}", PoolOf(source), String(source, {"image"})));
+  ASSIGN_OR_RETURN(const auto namesakes, ListNamesakes(disk.state));
+  ASSIGN_OR_RETURN(const auto own, ChooseOwn(mark, namesakes));
+  if (!own.empty() && !mark.device.empty()) return own.front();
+  // A device that no mark knows may still be of another cluster with such a pool and image, so it
+  // is not used. The kernel refuses to unmap it while it is in use.
+  for (const std::string& device : own) RETURN_IF_ERROR(UnmapDevice(device));
 
   ASSIGN_OR_RETURN(const std::string keyring,
                    MakeCephKeyring(host(), pod, spec, source, CephUserOf(source)));
@@ -167,11 +186,11 @@ StatusOr<std::string> RbdPlugin::MapDisk(const api::Pod& pod, const VolumeSpec& 
   if (!IsOnlyRead(spec)) {
     ASSIGN_OR_RETURN(const std::string status,
                      RunAsUser({"status", "--format", "json"}, source, keyring, kClusterTime));
-    ASSIGN_OR_RETURN(const std::string watcher, FindWatcher(status));
-    if (!watcher.empty()) {
+    ASSIGN_OR_RETURN(const Watchers watchers, ReadWatchers(status));
+    if (watchers.count > 0) {
       return Error(StatusCode::kFailedPrecondition,
                    "image {}/{} is still in use by the client at {}", PoolOf(source),
-                   String(source, {"image"}), watcher);
+                   String(source, {"image"}), watchers.first);
     }
   }
   // The module may be there already, or part of the kernel.
@@ -184,20 +203,41 @@ StatusOr<std::string> RbdPlugin::MapDisk(const api::Pod& pod, const VolumeSpec& 
   } else if (exclusive) {
     map.emplace_back("--exclusive");
   }
+  RETURN_IF_ERROR(NoteBegun(mark, namesakes, own));
   ASSIGN_OR_RETURN(const std::string out, RunAsUser(map, source, keyring, kMapTime));
   const std::string device(base::Trim(out));
-  if (device.starts_with("/dev/rbd") && device.find_first_of(" \n") == std::string::npos) {
-    return device;
+  if (!device.starts_with("/dev/rbd") || device.find_first_of(" \n") != std::string::npos) {
+    return Error(StatusCode::kInternal, "`rbd device map` named no device: {}", Quote(device));
   }
-  return Error(StatusCode::kInternal, "`rbd device map` named no device: {}", Quote(device));
+  // Without the lock two nodes may both have found no watcher. The one that maps last sees both.
+  if (!disk.read_only && !exclusive && !IsOnlyRead(spec)) {
+    const auto status = RunAsUser({"status", "--format", "json"}, source, keyring, kClusterTime);
+    const auto watchers = status.ok() ? ReadWatchers(*status) : status.status();
+    if (!watchers.ok() || watchers->count > 1) {
+      RETURN_IF_ERROR(UnmapDevice(device));
+      RETURN_IF_ERROR(watchers);
+      return Error(StatusCode::kFailedPrecondition,
+                   "image {}/{} has been opened by another client at the same time", PoolOf(source),
+                   String(source, {"image"}));
+    }
+  }
+  mark.device = device;
+  RETURN_IF_ERROR(marks().Write(mark));
+  LOG_INFO("{} is mapped as {}", mark.device_name, device);
+  return device;
 }
 
 Status RbdPlugin::UnmapDisk(const DiskMark& mark) {
-  const auto devices = FindDevices(mark);
-  // Where there is no `rbd`, none has mapped anything for this mark.
-  if (devices.status().code() == StatusCode::kNotFound && mark.device.empty()) return OkStatus();
-  RETURN_IF_ERROR(devices);
-  for (const std::string& device : *devices) RETURN_IF_ERROR(UnmapDevice(device));
+  if (mark.device.empty() && !mark.logged_in) return OkStatus();  // no map was begun
+  const NameLocks::Hold hold(
+      images_, fmt::format("{}/{}", String(mark.state, {"pool"}), String(mark.state, {"image"})));
+  ASSIGN_OR_RETURN(const auto namesakes, ListNamesakes(mark.state));
+  ASSIGN_OR_RETURN(const auto own, ChooseOwn(mark, namesakes));
+  if (own.empty()) return OkStatus();
+  // After the unmap another image may get the device, before this mark is removed.
+  DiskMark left = mark;
+  RETURN_IF_ERROR(NoteBegun(left, namesakes, own));
+  for (const std::string& device : own) RETURN_IF_ERROR(UnmapDevice(device));
   return OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "volume/remote/disk_plugin.h"
+#include "volume/remote/name_locks.h"
 
 namespace berth::volume {
 
@@ -24,18 +25,26 @@ class RbdPlugin : public DiskPlugin {
   Status UnmapDisk(const DiskMark& mark) override;
 
  private:
-  // A device that the kernel has, of whichever cluster: the list does not tell clusters apart.
-  struct Mapping {
-    std::string pool, image, device;
-  };
-  StatusOr<std::vector<Mapping>> ListMappings();
-  // The devices of the image that belong to `mark`: its own or, if it knows none, those that no
-  // other mark knows, because a call may have been interrupted after it mapped.
-  StatusOr<std::vector<std::string>> FindDevices(const DiskMark& mark);
+  // The devices that the kernel has for the pool and the image of a mark's state, of whichever
+  // cluster, because the list does not tell clusters apart, and whoever mapped them.
+  StatusOr<std::vector<std::string>> ListNamesakes(const Json& state);
+  // Those of `namesakes` that belong to `mark`: its own or, if it knows none but has begun a map,
+  // those that were not there before and that no other mark knows, because the call may have been
+  // interrupted after it mapped.
+  StatusOr<std::vector<std::string>> ChooseOwn(const DiskMark& mark,
+                                               const std::vector<std::string>& namesakes) const;
+  // Notes durably that a device of this mark may be there which it does not know: none of
+  // `namesakes` but `own`.
+  Status NoteBegun(DiskMark& mark, const std::vector<std::string>& namesakes,
+                   const std::vector<std::string>& own) const;
   Status UnmapDevice(const std::string& device);
   // Runs `rbd` with these arguments as the user of the volume, and returns its output.
   StatusOr<std::string> RunAsUser(const std::vector<std::string>& arguments, const Json& source,
                                   const std::string& keyring, std::chrono::milliseconds timeout);
+
+  // By pool and image: a device is nobody's between its map and its mark, and another call for an
+  // image of that name would take it for a remainder.
+  NameLocks images_;
 };
 
 }  // namespace berth::volume

@@ -63,7 +63,9 @@ class RbdTest : public DiskTest {
       return platform::CommandResult{.out = list.dump()};
     }
     if (what == "info") return platform::CommandResult{.out = info_};
-    if (what == "status") return platform::CommandResult{.out = status_};
+    if (what == "status") {
+      return platform::CommandResult{.out = mapped_.empty() ? status_ : status_when_mapped_};
+    }
     if (what == "map") {
       const std::string device = "/dev/rbd7";
       mapped_[device] = "data";
@@ -83,6 +85,7 @@ class RbdTest : public DiskTest {
   std::vector<std::string> formatted_;
   std::string info_ = R"({"features": ["layering", "exclusive-lock"]})";
   std::string status_ = R"({"watchers": []})";
+  std::string status_when_mapped_ = status_;
   bool has_rbd_ = true;
   bool cut_off_ = false;  // `map` maps, and its answer is lost
 };
@@ -160,6 +163,32 @@ TEST_F(MappedRbdTest, AMapWhoseAnswerWasLostIsUndoneAndMadeAgain) {
   ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, spec)));
   EXPECT_THAT(mapped_, IsEmpty());
   EXPECT_THAT(plugin_.FindOnNode()->devices, IsEmpty());
+}
+
+// Another driver on this node may have the image mapped, and a pod may name it without a key.
+TEST_F(MappedRbdTest, ADeviceThatOthersMappedStays) {
+  mapped_["/dev/rbd3"] = "data";
+  info_ = "not JSON";
+  const VolumeSpec spec = Spec(Source());
+  EXPECT_FALSE(Mount(spec).ok());
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, spec)));
+  EXPECT_THAT(mapped_, SizeIs(1));
+  info_ = R"({"features": ["layering", "exclusive-lock"]})";
+  cut_off_ = true;
+  EXPECT_FALSE(Mount(spec).ok());
+  EXPECT_THAT(mapped_, SizeIs(2));
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, spec)));
+  EXPECT_THAT(mapped_, ElementsAre(std::pair<const std::string, std::string>("/dev/rbd3", "data")));
+}
+
+TEST_F(MappedRbdTest, AnImageWithoutTheLockThatTwoOpenAtOnceIsUnmapped) {
+  info_ = R"({"features": ["layering"]})";
+  status_when_mapped_ = R"({"watchers": [{"address": "10.0.0.9:0/77"}, {"address": "me"}]})";
+  const VolumeSpec spec = Spec(Source());
+  const Status refused = Mount(spec);
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused), HasSubstr("at the same time"));
+  EXPECT_THAT(mapped_, IsEmpty());
 }
 
 TEST_F(MappedRbdTest, TheDeviceOfAnotherVolumeStaysMapped) {
