@@ -51,14 +51,14 @@ def test_a_frozen_node_that_was_fenced_writes_not_one_byte_more(ceph, image, ser
         first.write(0, b"x")
     assert raised.value.errno in (errno.ESHUTDOWN, errno.EIO)
     assert letters(ceph, image, 5) == "abb.."
-    assert ceph.call("fenced")["nodes"]["n1"] == fenced
+    assert fenced[0] in ceph.call("fenced")["nodes"]["n1"]  # beside what other tests have fenced
     first.kill()
     with pytest.raises(CallError) as denied:
         ceph.call("unfence", target="n1", addresses=fenced, cluster=ceph.settings("plain"))
     assert denied.value.code == "PERMISSION_DENIED"
     assert ceph.call("unfence", target="n1", addresses=fenced) == {}
     assert fenced[0] not in ceph.blocklist()
-    assert "n1" not in ceph.call("fenced")["nodes"]
+    assert fenced[0] not in ceph.call("fenced")["nodes"].get("n1", [])
 
 
 def test_a_process_that_was_killed_is_succeeded_on_its_node(ceph, image, serve):
