@@ -17,6 +17,9 @@
 
 namespace berth::block {
 
+// What the operator calls itself in a request; no Node has a capital letter in its name.
+inline constexpr char kOperatorName[] = "Operator";
+
 class StorageProgram {
  public:
   // `name` is the name of the program, which is taken from beside the running program, or else from

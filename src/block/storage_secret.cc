@@ -48,6 +48,7 @@ base::StatusOr<StorageSecret::Values> StorageSecret::Read(Age age) {
       return base::Annotate(values.status(), fmt::format("read secret {}", Quote(Describe())));
     }
   }
+  RETURN_IF_ERROR(check_(*values, Describe()));
   base::MutexLock lock(mutex_);
   values_ = *values;
   read_at_ = steady_clock::now();

@@ -3,10 +3,12 @@
 // it can end what it began. It is in no record, no argument and no message.
 //
 // Thread-safe. FAILED_PRECONDITION: there is no such Secret, or this program may not read it; the
-// message names it and the member of the StorageCluster that names it.
+// message names it and the member of the StorageCluster that names it. An error of the check is
+// given as it is.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -25,8 +27,12 @@ class StorageSecret {
     std::string member;  // of the StorageCluster that names it, for messages: "rbd.secretRef"
   };
 
-  StorageSecret(Source source, SecretReader read)
-      : source_(std::move(source)), read_(std::move(read)) {}
+  // Says what the values lack; it gets the Secret's name for the message.
+  using Check = std::function<base::Status(const Values& values, const std::string& secret)>;
+
+  // Values that `check` refuses are not kept, and take the place of no earlier ones.
+  StorageSecret(Source source, SecretReader read, Check check)
+      : source_(std::move(source)), read_(std::move(read)), check_(std::move(check)) {}
 
   // Which values that were read before are used without a question to the API.
   enum class Age { kRecent, kAny };
@@ -40,6 +46,7 @@ class StorageSecret {
  private:
   const Source source_;
   const SecretReader read_;
+  const Check check_;
   base::Mutex mutex_;
   Values values_ ABSL_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point read_at_ ABSL_GUARDED_BY(mutex_);

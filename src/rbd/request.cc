@@ -271,10 +271,4 @@ base::StatusOr<Json> RunCall(const Json& request,
                   .report_progress = report_progress});
 }
 
-Json ErrorReply(const base::Status& failure) {
-  return {{"error",
-           {{"code", std::string(base::CodeName(failure.code()))},
-            {"message", std::string(base::Message(failure))}}}};
-}
-
 }  // namespace berth::rbd

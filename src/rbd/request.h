@@ -20,7 +20,4 @@ base::StatusOr<base::Json> ReadRequest(int fd);
 base::StatusOr<base::Json> RunCall(const base::Json& request,
                                    const std::function<void(double)>& report_progress);
 
-// {"error": {"code": "NOT_FOUND", "message": "..."}}
-base::Json ErrorReply(const base::Status& failure);
-
 }  // namespace berth::rbd

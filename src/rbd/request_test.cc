@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/files/whole_file.h"
+#include "base/json_input.h"
 #include "base/unique_fd.h"
 
 namespace berth::rbd {
@@ -63,7 +64,8 @@ TEST(RequestTest, ALongRequestIsRefused) {
 }
 
 TEST(RequestTest, AFailureHasItsCodeAndItsMessage) {
-  const Json reply = ErrorReply(base::Error(StatusCode::kNotFound, "there is no pool 'p'"));
+  const Json reply =
+      base::json::FailureReply(base::Error(StatusCode::kNotFound, "there is no pool 'p'"));
   EXPECT_EQ(base::json::String(reply, {"error", "code"}), "NOT_FOUND");
   EXPECT_EQ(base::json::String(reply, {"error", "message"}), "there is no pool 'p'");
 }

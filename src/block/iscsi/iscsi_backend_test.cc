@@ -74,13 +74,37 @@ TEST(StorageSecretTest, ValuesOfAnyAgeAreGivenWithoutAQuestion) {
           const std::string&) -> base::StatusOr<std::map<std::string, std::string>> {
         ++questions;
         return std::map<std::string, std::string>{{"username", "berth"}};
-      });
+      },
+      [](const auto&, const std::string&) { return base::OkStatus(); });
   ASSERT_OK(secret.Read());
   secret.Forget();  // as if ten seconds had passed
   ASSERT_OK(secret.Read(StorageSecret::Age::kAny));
   EXPECT_EQ(questions, 1);
   ASSERT_OK(secret.Read());
   EXPECT_EQ(questions, 2);
+}
+
+TEST(StorageSecretTest, ValuesThatAreRefusedTakeThePlaceOfNone) {
+  std::string password = "good";
+  StorageSecret secret(
+      {.ns = "berth-block", .name = "san", .member = "iscsi.chapSecretRef"},
+      [&](const std::string&,
+          const std::string&) -> base::StatusOr<std::map<std::string, std::string>> {
+        return std::map<std::string, std::string>{{"password", password}};
+      },
+      [](const StorageSecret::Values& values, const std::string& name) {
+        if (values.at("password") == "good") return base::OkStatus();
+        return base::Error(StatusCode::kFailedPrecondition, "secret {} is bad", name);
+      });
+  ASSERT_OK(secret.Read());
+  password = "bad";
+  secret.Forget();
+  EXPECT_EQ(base::Message(secret.Read().status()), "secret berth-block/san is bad");
+  const auto kept = secret.Read(StorageSecret::Age::kAny);
+  ASSERT_OK(kept);
+  EXPECT_EQ(kept->at("password"), "good");
+  password = "good";
+  EXPECT_TRUE(secret.Read().ok()) << "what was refused is asked for again at once";
 }
 
 class IscsiBackendTest : public testing::Test {

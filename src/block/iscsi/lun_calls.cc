@@ -49,7 +49,9 @@ LunCalls::LunCalls(IscsiSettings settings, const BackendParts& parts, const std:
       secret_({.ns = settings_.secret_namespace,
                .name = settings_.secret_name,
                .member = "iscsi.chapSecretRef"},
-              parts.read_secret) {}
+              parts.read_secret, [](const auto& values, const std::string& secret) {
+                return FindChapSecret(values, secret).status();
+              }) {}
 
 StatusOr<ChapSecret> LunCalls::ReadChap(StorageSecret::Age age) {
   if (settings_.secret_name.empty()) return ChapSecret();

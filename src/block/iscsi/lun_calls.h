@@ -31,9 +31,6 @@ struct Lun {
   std::string problem;
 };
 
-// What the operator calls itself; no Node has a capital letter in its name.
-inline constexpr char kOperatorName[] = "Operator";
-
 // `age` is which Secret that was read before is used without a question to the API.
 class LunCalls {
  public:

@@ -13,6 +13,7 @@
 #include "block/rbd/rbd_kernel.h"
 #include "block/rbd/rbd_settings.h"
 #include "block/storage_program.h"
+#include "block/storage_secret.h"
 #include "platform/devices/loop_table.h"
 #include "platform/files/record_files.h"
 
@@ -30,8 +31,6 @@ using std::chrono::steady_clock;
 
 namespace {
 
-// What the operator calls itself; no Node has a capital letter in its name.
-constexpr char kOperator[] = "Operator";
 // So that a StorageCluster and a pod say within ten seconds what is wrong.
 constexpr seconds kCheckTime{8};
 constexpr seconds kCallTime{30};
@@ -39,8 +38,7 @@ constexpr seconds kCallTime{30};
 constexpr seconds kDeleteTime{1800};
 constexpr seconds kMapTime{30};
 constexpr seconds kUnmapTime{60};
-// How long a key that was read is used again, and how long a check counts.
-constexpr seconds kKeyTime{10};
+// How long a check counts.
 constexpr seconds kCheckedTime{60};
 
 ImageInfo ToInfo(const Json& answer) {
@@ -56,7 +54,13 @@ class RbdBackend : public Backend {
         node_(parts.node),
         mark_(base::Sha256Hex(parts.node).substr(0, 12) + "." +
               base::Sha256Hex(settings_.Store()).substr(0, 12)),
-        read_secret_(parts.read_secret),
+        secret_({.ns = settings_.secret_namespace,
+                 .name = settings_.secret_name,
+                 .member = "rbd.secretRef"},
+                parts.read_secret,
+                [](const auto& values, const std::string& secret) {
+                  return FindCephKey(values, secret).status();
+                }),
         exec_(parts.exec),
         mounter_(parts.mounter),
         program_name_(program),
@@ -100,7 +104,7 @@ class RbdBackend : public Backend {
     if (sound.code() == StatusCode::kDataLoss) return false;
     RETURN_IF_ERROR(sound);
     // The API may be away, and a request to it would take longer than the storage.
-    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image, KeyAge::kAny));
+    ASSIGN_OR_RETURN(const Json holders, FindHolders(mapping.image, StorageSecret::Age::kAny));
     const std::string client = String(mapping.state, {"client"});
     return std::ranges::any_of(holders, [&](const Json& one) {
       return client.empty() ? String(one, {"node"}) == node_ : String(one, {"address"}) == client;
@@ -288,61 +292,24 @@ class RbdBackend : public Backend {
             {"key", key}};
   }
 
-  // Which key that was read before is used without a question to the API.
-  enum class KeyAge { kRecent, kAny };
-
-  base::StatusOr<std::string> ReadKey(KeyAge age = KeyAge::kRecent) {
-    {
-      base::MutexLock lock(mutex_);
-      const bool is_recent = steady_clock::now() - key_read_ < kKeyTime;
-      if (!key_.empty() && (is_recent || age == KeyAge::kAny)) return key_;
-    }
-    if (!read_secret_) {
-      return Error(StatusCode::kFailedPrecondition, "this program reads no secrets");
-    }
-    const std::string name = settings_.secret_namespace + "/" + settings_.secret_name;
-    const auto values = read_secret_(settings_.secret_namespace, settings_.secret_name);
-    switch (values.status().code()) {
-      case StatusCode::kOk:
-        break;
-      case StatusCode::kNotFound:
-        return Error(StatusCode::kFailedPrecondition,
-                     "secret {}, which rbd.secretRef names, does not exist", Quote(name));
-      case StatusCode::kPermissionDenied: {
-        // A node that has no volume of the storage any more may have to give back what it held.
-        base::MutexLock lock(mutex_);
-        if (!key_.empty()) return key_;
-        return Error(StatusCode::kFailedPrecondition,
-                     "this program may not read secret {}, which rbd.secretRef names: see "
-                     "deploy/block-agent/rbac.yaml",
-                     Quote(name));
-      }
-      case StatusCode::kInvalidArgument:
-        return Error(StatusCode::kFailedPrecondition, "{}", base::Message(values.status()));
-      default: {
-        // The API is away. Whoever had the key may end what it began.
-        base::MutexLock lock(mutex_);
-        if (!key_.empty()) return key_;
-        return base::Annotate(values.status(), fmt::format("read secret {}", Quote(name)));
-      }
-    }
-    ASSIGN_OR_RETURN(std::string key, FindCephKey(*values, name));
+  base::StatusOr<std::string> ReadKey(StorageSecret::Age age = StorageSecret::Age::kRecent) {
+    ASSIGN_OR_RETURN(const StorageSecret::Values values, secret_.Read(age));
+    ASSIGN_OR_RETURN(std::string key, FindCephKey(values, secret_.Describe()));
     base::MutexLock lock(mutex_);
-    if (key != key_) checked_ = {};
-    key_ = key;
-    key_read_ = steady_clock::now();
+    if (key != checked_key_) checked_ = {};
+    checked_key_ = key;
     return key;
   }
 
-  base::StatusOr<Json> Call(Json request, milliseconds timeout, KeyAge age = KeyAge::kRecent) {
+  base::StatusOr<Json> Call(Json request, milliseconds timeout,
+                            StorageSecret::Age age = StorageSecret::Age::kRecent) {
     ASSIGN_OR_RETURN(const std::string key, ReadKey(age));
     request["cluster"] = Describe(key);
-    request["node"] = node_.empty() ? kOperator : node_;
+    request["node"] = node_.empty() ? kOperatorName : node_;
     auto answer = program_.Call(request, key, timeout);
     if (answer.status().code() == StatusCode::kPermissionDenied) {
-      // The Secret may have another key by now.
+      secret_.Forget();  // it may have another key by now
       base::MutexLock lock(mutex_);
-      key_read_ = {};
       checked_ = {};
     }
     return answer;
@@ -351,7 +318,8 @@ class RbdBackend : public Backend {
     ASSIGN_OR_RETURN(const Json answer, Call(std::move(request), kCallTime));
     return ToInfo(answer);
   }
-  base::StatusOr<Json> FindHolders(const std::string& image, KeyAge age = KeyAge::kRecent) {
+  base::StatusOr<Json> FindHolders(const std::string& image,
+                                   StorageSecret::Age age = StorageSecret::Age::kRecent) {
     RETURN_IF_ERROR(CheckImageName(image));
     ASSIGN_OR_RETURN(const Json answer,
                      Call({{"call", "holders"}, {"image", image}}, kCallTime, age));
@@ -467,7 +435,7 @@ class RbdBackend : public Backend {
   const RbdSettings settings_;
   const std::string node_;
   const std::string mark_;
-  const SecretReader read_secret_;
+  StorageSecret secret_;
   platform::Exec& exec_;
   platform::Mounter& mounter_;
   const std::string program_name_;
@@ -475,8 +443,7 @@ class RbdBackend : public Backend {
   const ProxyMappings proxied_;
   base::KeyLocks keys_{"image"};
   base::Mutex mutex_;
-  std::string key_ ABSL_GUARDED_BY(mutex_);
-  steady_clock::time_point key_read_ ABSL_GUARDED_BY(mutex_);
+  std::string checked_key_ ABSL_GUARDED_BY(mutex_);           // with which the last check was made
   steady_clock::time_point checked_ ABSL_GUARDED_BY(mutex_);  // the last check that succeeded
 };
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/files/whole_file.h"
+#include "base/json_input.h"
 #include "base/log.h"
 #include "platform/limits.h"
 #include "rbd/request.h"
@@ -49,7 +50,8 @@ void ReportProgress(double part) {
 
 int RunCall(const berth::base::Json& request) {
   const auto reply = berth::rbd::RunCall(request, ReportProgress);
-  const berth::base::Json output = reply.ok() ? *reply : berth::rbd::ErrorReply(reply.status());
+  const berth::base::Json output =
+      reply.ok() ? *reply : berth::base::json::FailureReply(reply.status());
   berth::base::WriteAll(STDOUT_FILENO, berth::base::json::Dump(output) + "\n");
   return reply.ok() ? 0 : 1;
 }
@@ -70,7 +72,7 @@ int main(int argc, char** argv) {
   RemoveCephVariables();
   const auto request = berth::rbd::ReadRequest(STDIN_FILENO);
   if (!request.ok()) {
-    const auto reply = berth::rbd::ErrorReply(request.status());
+    const auto reply = berth::base::json::FailureReply(request.status());
     berth::base::WriteAll(STDOUT_FILENO, berth::base::json::Dump(reply) + "\n");
     return 1;
   }
