@@ -1,6 +1,8 @@
 """The mount table, and the loop devices behind it."""
 import subprocess
 
+OF_TESTS = ("/var/tmp/b", "/tmp/berth-")  # how the folders of tests begin: those of Python and of C++
+
 
 def targets(pid="self"):
     """Gives the mount points that a process sees. os.path.ismount cannot see a bind mount within one file system."""
@@ -17,7 +19,7 @@ def unmount_below(folder):
 def let_go_of_others(pid, own=None):
     """Unmounts other tests' mounts in the copied mount namespace of a process, because the copy would keep them busy
     as long as the process lives. Mounts below `own` stay. The process's root has to be the host's."""
-    others = [t for t in targets(pid) if t.startswith("/var/tmp/b") and not (own and f"{t}/".startswith(f"{own}/"))]
+    others = [t for t in targets(pid) if t.startswith(OF_TESTS) and not (own and f"{t}/".startswith(f"{own}/"))]
     for target in sorted(others, reverse=True):
         # Some of these mounts are gone already, because their own test unmounts them, too.
         subprocess.run(["nsenter", f"--mount=/proc/{pid}/ns/mnt", "umount", "--lazy", target], check=False,
