@@ -181,8 +181,7 @@ class RaceTest : public testing::TestWithParam<unsigned> {
           case 1:  // Its pod is forced out of the API: nothing but the image's lock keeps others
                    // off.
             site_.RemovePod("pod-of-" + node);
-            rush_.release(kRush);
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            WaitUntilAnotherIsRefused();
             StillMine(agent, *attachments, call);
             break;
           default:
@@ -206,6 +205,16 @@ class RaceTest : public testing::TestWithParam<unsigned> {
       const bool busy = base::ToString(status).find("Device or resource busy") != std::string::npos;
       if (!busy || std::chrono::steady_clock::now() > deadline) return status;
       std::this_thread::yield();
+    }
+  }
+  // Lets others try, and returns when one was refused, or when the race is at its end.
+  void WaitUntilAnotherIsRefused() {
+    const uint64_t before = refused_.load();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    rush_.release(kRush);
+    while (refused_.load() == before && held_.load() < kHolds && !failed_.load() &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
   // Nobody has mapped the image who was told that the pod and its node are gone.
