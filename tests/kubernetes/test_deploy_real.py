@@ -13,7 +13,7 @@ from lib.standalone import BINARY, ROOT, wait_for
 pytestmark = pytest.mark.kubernetes
 
 FOLDERS = ["crds", "csi/base", "csi/local", "csi/snapshot-controller", "csi/overlays/example", "block-agent", "mount-pod/nfs",
-           "mount-pod/glusterfs", "mount-pod/cephfs"]
+           "mount-pod/glusterfs", "mount-pod/cephfs", "mount-pod/iscsi", "mount-pod/rbd"]
 FILES = ["flexvolume/daemonset.yaml", "crust/rbac.yaml"]
 
 
