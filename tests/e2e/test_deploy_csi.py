@@ -8,14 +8,15 @@ from lib.standalone import BINARY, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
 
-# The rights that the Go programs' roles grant; Berth asks for no others, but for the events of the attacher.
+# The rights that the Go programs' roles grant; Berth asks for no others, but for the events of the attacher. The provisioner of
+# Go reads the VolumeAttributesClass of a claim, too, without a rule for it in its role.
 UPSTREAM = {
     "csi-provisioner": {
         "persistentvolumes": "get list watch create patch delete", "persistentvolumeclaims": "get list watch update",
         "storageclasses": "get list watch", "events": "list watch create update patch",
         "volumesnapshots": "get list watch update", "volumesnapshotcontents": "get list",
         "csinodes": "get list watch", "nodes": "get list watch", "volumeattachments": "get list watch",
-        "volumeattributesclasses": "get list watch"},
+        "volumeattributesclasses": "get"},
     "csi-attacher": {
         "persistentvolumes": "get list watch patch", "csinodes": "get list watch",
         "volumeattachments": "get list watch patch", "volumeattachments/status": "patch",
