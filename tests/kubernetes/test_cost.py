@@ -104,7 +104,8 @@ def test_of_attachments(real_world, side):
             world.delete("VolumeAttachment", name)
             world.wait_gone("VolumeAttachment", name)
     sidecar.stop()
-    assert note(side, "an attachment is made and deleted", counting.counted) <= 6.9, counting.counted
+    # The Go program now and then writes a status twice.
+    assert note(side, "an attachment is made and deleted", counting.counted) <= {"go": 6.9, "berth": 5.0}[side], counting.counted
 
 
 def threads_of(process):
