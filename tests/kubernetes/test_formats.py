@@ -1,5 +1,6 @@
 """In which formats Berth and kube-apiserver speak, as a proxy between them sees it."""
 import json
+import ssl
 
 import pytest
 import yaml
@@ -17,7 +18,7 @@ PATCH = "application/merge-patch+json"
 
 @pytest.fixture
 def proxy(plane):
-    made = RecordingProxy(plane.server, f"{plane.folder}/server.crt")
+    made = RecordingProxy(plane.server, ssl.create_default_context(cafile=f"{plane.folder}/server.crt"))
     yield made
     made.close()
 

@@ -1,7 +1,6 @@
-"""A proxy before kube-apiserver that notes in which formats a client and the server speak. It takes plain HTTP on loopback."""
+"""A proxy before an API server that notes what a client asks for and in which formats both speak. It takes plain HTTP on loopback."""
 import http.client
 import http.server
-import ssl
 import threading
 import urllib.parse
 
@@ -11,13 +10,12 @@ OF_A_CONNECTION = {"connection", "transfer-encoding", "content-length", "host", 
 
 class RecordingProxy:
     """Listens until closed. `exchanges` has (method, path without query, query, type of the request's body or "", type of the
-    answer, its code)."""
+    answer, its code). `context` is the TLS context of the connections to the server."""
 
-    def __init__(self, server, certificate):
+    def __init__(self, server, context):
         proxy = self
         self.exchanges = []
         target = urllib.parse.urlsplit(server)
-        context = ssl.create_default_context(cafile=certificate)
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"

@@ -1,0 +1,127 @@
+"""What a sidecar asks Berth's own API for, by verb. In every run it stands in for the counts beside the real API server (test_cost.py)."""
+import collections
+import json
+
+import pytest
+import yaml
+from lib import kube, objects
+from lib.kubernetes.programs import Sidecar
+from lib.kubernetes.recording_proxy import RecordingProxy
+from lib.kubernetes.world import NODE, World
+
+pytestmark = [pytest.mark.dropin, pytest.mark.parametrize("side", ["own-api"])]
+
+COUNT = 10
+
+
+def request_of(method, path):
+    """Gives a request as a word and a resource, such as "patch volumeattachments/status"."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    verb = {"POST": "create", "PUT": "update"}.get(method) or ("list" if method == "GET" and len(parts) < 2 else method.lower())
+    return f"{verb} {'/'.join(parts[:1] + parts[2:])}"
+
+
+class Counted:
+    """A sidecar behind a proxy that counts its requests. Watches, which stay open, and leases are not counted."""
+
+    def __init__(self, world, proxy, program):
+        self._exchanges = proxy.exchanges
+        config = yaml.safe_load(world.cluster.kubeconfig.read_text())
+        config["clusters"][0]["cluster"] = {"server": proxy.server}
+        config["users"][0]["user"] = {}  # the proxy has the certificate
+        path = world.folder / f"{program}.config"
+        path.write_text(json.dumps(config))
+        self.process = Sidecar(world.folder / f"{program}.log", program,
+                               [f"--kubeconfig={path}", f"--csi-address={world.double.socket}", "--timeout=10s"], False, "host")
+
+    def __enter__(self):
+        self._begin = len(self._exchanges)
+        return self
+
+    def __exit__(self, *_):
+        made = self._exchanges[self._begin:]
+        self.counts = collections.Counter(
+            request_of(method, path) for method, path, query, *_ in made if "watch=" not in query and "/leases" not in path)
+        self.conflicts = [exchange for exchange in made if exchange[-1] == 409]
+
+
+@pytest.fixture
+def world(own_cluster, short):
+    made = World(own_cluster, False, None, short)
+    try:
+        yield made.begin()
+    finally:
+        made.end()
+
+
+@pytest.fixture
+def start(world):
+    """Gives a function that starts a program behind a proxy."""
+    kubeconfig = kube.Kubeconfig(world.cluster.kubeconfig)
+    proxy = RecordingProxy(f"https://{kubeconfig.host}:{kubeconfig.port}", kubeconfig.tls())
+    started = []
+
+    def run(program):
+        started.append(Counted(world, proxy, program))
+        return started[-1]
+    yield run
+    for each in started:
+        each.process.stop()
+    proxy.close()
+
+
+def bind(world, name):
+    """Makes a claim, waits until it is bound and the last event about it is written, and gives its volume's name."""
+    world.claim(name)
+    _, volume = world.bound(name)
+    world.events(name, "ProvisioningSucceeded")
+    return volume["metadata"]["name"]
+
+
+def test_of_claims(world, start, side):
+    """A claim that is bound costs a PersistentVolume and two events at most, its deletion one read and two writes."""
+    world.make_class()
+    provisioner = start("csi-provisioner")
+    bind(world, "first")
+    with provisioner:
+        volumes = [bind(world, f"data-{number}") for number in range(COUNT)]
+    events = provisioner.counts.pop("create events")
+    assert COUNT <= events <= 2 * COUNT
+    assert provisioner.counts == {"create persistentvolumes": COUNT} and not provisioner.conflicts
+    with provisioner:
+        for number, volume in enumerate(volumes):
+            world.delete("PersistentVolumeClaim", f"data-{number}")
+            world.wait_gone("PersistentVolume", volume)
+    assert provisioner.counts == {f"{verb} persistentvolumes": COUNT for verb in ("get", "patch", "delete")}
+    assert not provisioner.conflicts
+
+
+def test_of_attachments(world, start, side):
+    """An attachment that is made and deleted costs four writes: of its volume's finalizer, its own one twice, and its status."""
+    world.make_class()
+    provisioner = start("csi-provisioner")
+    volumes = [bind(world, f"data-{number}") for number in range(COUNT + 1)]
+    provisioner.process.stop()
+    attacher = start("csi-attacher")
+    names = [f"{world.namespace}-{number}" for number in range(COUNT + 1)]
+
+    def attach(number):
+        world.create(objects.attachment(names[number], world.driver, NODE, volumes[number]))
+        world.wait("VolumeAttachment", names[number], lambda item: (item.get("status") or {}).get("attached"))
+
+    def detach(number):
+        world.delete("VolumeAttachment", names[number])
+        world.wait_gone("VolumeAttachment", names[number])
+    attach(COUNT)  # by then it has listed what it needs
+    detach(COUNT)
+    with attacher:
+        for number in range(COUNT):
+            attach(number)
+        for number in range(COUNT):
+            detach(number)
+    assert attacher.counts == {"patch persistentvolumes": COUNT, "patch volumeattachments": 2 * COUNT,
+                               "patch volumeattachments/status": COUNT}
+    assert not attacher.conflicts
