@@ -3,8 +3,8 @@ what it was asked for and its answer is missing. The other program goes on, and 
 nothing doubles, nothing has to be taken off by hand."""
 import pytest
 from lib import objects
-from lib.kubernetes import programs
-from lib.kubernetes.world import NODE, RIGHTS, rules_of
+from lib.kubernetes import in_tree, programs
+from lib.kubernetes.world import NODE, RIGHTS, World, rules_of
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.kubernetes
@@ -153,6 +153,34 @@ def test_while_a_volume_is_detached(switch, attachment):
     second = switch.begin("csi-attacher", second=True)
     world.wait_gone("VolumeAttachment", name)
     begin_back(switch, second, "csi-attacher")
+    assert world.double.attached() == set()
+
+
+@pytest.fixture
+def plugin(real_cluster, short):
+    world = World(real_cluster, False, None, short, driver=in_tree.DRIVER)
+    try:
+        made = in_tree.Plugin(world.begin())
+        yield made
+        made.remove()
+    finally:
+        world.end()
+
+
+def test_a_volume_of_a_plugin_is_attached(plugin, first, how):
+    """The program is changed while a volume of an in-tree plugin is attached, and the second one detaches it."""
+    world = plugin.world
+    switch = Switch(world, first, how)
+    volume, _ = plugin.bound(go=False)
+    sidecar = switch.begin("csi-attacher")
+    name = f"{world.namespace}-attachment"
+    world.create(objects.attachment(name, world.driver, NODE, volume))
+    world.wait("VolumeAttachment", name, is_attached)
+    assert world.double.attached()
+    sidecar.end(how)
+    world.delete("VolumeAttachment", name)
+    switch.begin("csi-attacher", second=True)
+    world.wait_gone("VolumeAttachment", name)
     assert world.double.attached() == set()
 
 

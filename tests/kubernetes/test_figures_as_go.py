@@ -4,6 +4,7 @@ import re
 
 import pytest
 from lib import objects
+from lib.kubernetes import in_tree
 from lib.kubernetes.observed import without_names
 from lib.kubernetes.programs import Sidecar
 from lib.kubernetes.world import NODE
@@ -71,46 +72,15 @@ def attach_and_detach(world, volume):
     world.wait_gone("VolumeAttachment", name)
 
 
-class Plugin:
-    """A driver that replaces an in-tree plugin, with a class of the plugin."""
-
-    def __init__(self, world):
-        self.world = world
-        self._volume = None
-        world.create(objects.storage_class(world.storage_class, binding="Immediate", provisioner="kubernetes.io/aws-ebs"))
-
-    def bound(self, go=None):
-        """Makes a claim, and gives (its volume, which is one of the plugin; the provisioner). `go`: as for World.start."""
-        # The double's topology is none of the plugin's zones, and a volume without a zone cannot be one of the plugin.
-        provisioner = self.world.start("csi-provisioner", *FAST, "--feature-gates=Topology=false", of_go=go)
-        claim = objects.claim("data", "1Mi", self.world.storage_class)
-        if not self.world.cluster.real:
-            # On a real cluster kube-controller-manager has the driver take the claim over. Here a person does.
-            claim["metadata"]["annotations"] = {"pv.kubernetes.io/migrated-to": self.world.driver,
-                                                "volume.kubernetes.io/storage-resizer": self.world.driver}
-        self.world.create(claim)
-        _, volume = self.world.bound("data")
-        assert "awsElasticBlockStore" in volume["spec"], "it is a volume of the plugin"
-        self._volume = volume["metadata"]["name"]
-        return self._volume, provisioner
-
-    def remove(self):
-        if self._volume:
-            self.world.delete("PersistentVolumeClaim", "data")
-            self.world.wait_gone("PersistentVolume", self._volume)
-            self._volume = None
-
-    def check_calls(self, sidecar):
-        calls = [figure for figure in figures_of(sidecar.figures()) if figure.startswith("csi_sidecar_operations_seconds_count")]
-        self.world.same("calls", without_names(calls, self.world.names))
+def check_calls(plugin, sidecar):
+    calls = [figure for figure in figures_of(sidecar.figures()) if figure.startswith("csi_sidecar_operations_seconds_count")]
+    plugin.world.same("calls", without_names(calls, plugin.world.names))
 
 
 @pytest.fixture
 def plugin(new_world):
-    world = new_world(driver="ebs.csi.aws.com")
-    made = Plugin(world)
+    made = in_tree.Plugin(new_world(driver=in_tree.DRIVER))
     yield made
-    # All cases have the same driver, so no other may meet the volume.
     made.remove()
 
 
@@ -118,7 +88,7 @@ def test_of_a_volume_of_a_plugin(plugin):
     """The figures of a driver that replaces an in-tree plugin, after a volume of the plugin was made and deleted."""
     _, provisioner = plugin.bound()
     plugin.remove()
-    plugin.check_calls(provisioner)
+    check_calls(plugin, provisioner)
 
 
 def test_of_an_attached_volume_of_a_plugin(plugin):
@@ -127,7 +97,7 @@ def test_of_an_attached_volume_of_a_plugin(plugin):
     volume, _ = plugin.bound(go=False)
     sidecar = world.start("csi-attacher", *FAST)
     attach_and_detach(world, volume)
-    plugin.check_calls(sidecar)
+    check_calls(plugin, sidecar)
 
 
 def test_of_a_grown_volume_of_a_plugin(plugin):
@@ -137,7 +107,7 @@ def test_of_a_grown_volume_of_a_plugin(plugin):
     sidecar = world.start("csi-resizer", *FAST)
     grow(world, "2Gi")
     world.wait("PersistentVolume", volume, lambda item: item["spec"]["capacity"]["storage"] == "2Gi")
-    plugin.check_calls(sidecar)
+    check_calls(plugin, sidecar)
 
 
 @pytest.fixture
