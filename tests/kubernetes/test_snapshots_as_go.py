@@ -1,6 +1,7 @@
 """snapshot-controller and csi-snapshotter: what the Go programs do and what Berth does in their place."""
 import pytest
 from lib import objects
+from lib.kubernetes.world import RIGHTS, rules_of
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
@@ -155,3 +156,24 @@ def test_a_snapshot_is_restored(world, bound):
     world.delete("PersistentVolumeClaim", "restored")
     world.delete("VolumeSnapshot", "snap")
     wait_for("the snapshot to be gone", lambda: world.get("VolumeSnapshot", "snap") is None)
+
+
+def test_a_snapshot_that_may_not_be_protected_is_restored(world):
+    """Without the rights to list, watch and update snapshots the provisioner restores one all the same."""
+    world.make_class()
+    maker = world.start("csi-provisioner", of_go=False, elect=False)
+    world.start("snapshot-controller", *RETRIES, *NO_GROUPS, of_go=False)
+    world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS, of_go=False)
+    world.claim("data")
+    world.bound("data")
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    ready(world, "snap")
+    maker.stop()
+    rules = [rule | {"verbs": ["get"]} if rule["resources"] == ["volumesnapshots"] else rule
+             for rule in rules_of(*RIGHTS["csi-provisioner"])]
+    provisioner = world.start("csi-provisioner", "--timeout=5s", *RETRIES, rules=rules)
+    world.claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"})
+    world.bound("restored")
+    if not world.of_go:
+        refused = [line for line in provisioner.log().splitlines() if "forbidden" in line]
+        assert len(refused) <= 2, "a list and an update are refused, and each is logged once"
