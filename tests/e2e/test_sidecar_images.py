@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from lib.standalone import BINARY, ROOT
+from lib.standalone import BINARY, ROOT, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.dropin]
 
@@ -18,7 +18,11 @@ SIDECARS = {
     "csi-snapshotter": ["-v=5", "--csi-address=/csi/csi.sock"],
     "snapshot-controller": ["--v=5", "--leader-election=false"],
 }
-OF_THE_NODE = ["csi-node-driver-registrar", "livenessprobe"]
+OF_THE_NODE = {
+    "csi-node-driver-registrar": ["--v=5", "--csi-address=/csi/csi.sock", "--http-endpoint=:9809",
+                                  "--kubelet-registration-path=/var/lib/kubelet/plugins/csi-hostpath/csi.sock"],
+    "livenessprobe": ["--csi-address=/csi/csi.sock", "--health-port=9898"],
+}
 ON_EACH_NODE = ["-v=5", "--csi-address=/csi/csi.sock", "--feature-gates=Topology=true", "--enable-capacity",
                 "--capacity-ownerref-level=0", "--node-deployment=true", "--strict-topology=true",
                 "--immediate-topology=false", "--worker-threads=5"]
@@ -40,10 +44,10 @@ def image(short):
 
 @contextlib.contextmanager
 def container(root, log, name, arguments, env=()):
-    """Runs the image of that name, as a container of a pod with these arguments alone."""
+    """Runs the image of that name, as a container of a pod with these arguments alone, in a network of its own."""
     with open(log, "wb") as out:
-        process = subprocess.Popen([shutil.which("chroot"), root, f"/{entry_points()[name]}", *arguments], stdin=subprocess.DEVNULL,
-                                   stdout=out, stderr=out, env=dict(env))
+        process = subprocess.Popen([shutil.which("unshare"), "--net", shutil.which("chroot"), root, f"/{entry_points()[name]}",
+                                    *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=dict(env))
     try:
         yield process
     finally:
@@ -64,3 +68,14 @@ def test_the_arguments_of_the_go_program_are_enough(image, tmp_path, name, argum
                    {"NODE_NAME": "node-a", "NAMESPACE": "default", "POD_NAME": "pod"}) as process:
         process.wait(30)
     assert "flag" not in log.read_text() and "no service account" in log.read_text()
+
+
+@pytest.mark.parametrize("name, arguments", OF_THE_NODE.items())
+def test_the_arguments_of_a_program_of_the_node_are_enough(image, tmp_path, name, arguments):
+    """Without a driver it waits for one, and serves its health meanwhile."""
+    (image / "registration").mkdir()
+    (image / "csi").mkdir()
+    log = tmp_path / "log"
+    with container(image, log, name, arguments) as process:
+        wait_for("it to serve its health", lambda: process.poll() is not None or re.search(r"serving .*port 9[0-9]{3}", log.read_text()))
+        assert process.poll() is None, log.read_text()
