@@ -68,6 +68,7 @@ with socket.socket(socket.AF_UNIX) as listener:
   }
   // Ends the proxy, and begins it anew with a record that has this state.
   void RestartIn(std::string_view state) {
+    ASSERT_THAT(exports_->List(), SizeIs(1));
     exports_.reset();
     const std::string record =
         std::filesystem::directory_iterator(run_ + "/records")->path().string();
