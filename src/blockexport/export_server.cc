@@ -84,7 +84,7 @@ std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, BlockStor
       // client that the lock would guard.
       LOG_WARNING("the storage has shut this client out: what was not flushed before is lost");
     } else if (error != 0) {
-      return base::Error(StatusCode::kInternal, "flush the volume: {}", strerror(error));
+      return base::Error(StatusCode::kDataLoss, "flush the volume: {}", strerror(error));
     }
     // Before the mount goes, because its end alone would be a failure of this process.
     threads.Stop();

@@ -324,7 +324,9 @@ TEST_F(ServedVolumeTest, QuitsAndUnmounts) {
 TEST_F(ServedVolumeTest, DoesNotQuitWithoutAFlush) {
   Serve();
   commands_.flushes() = EIO;
-  EXPECT_EQ(Call(calls::kQuit).failure().problem, base::ipc::Problem::kRefused);
+  const auto refused = Call(calls::kQuit);
+  EXPECT_EQ(refused.failure().problem, base::ipc::Problem::kRefused);
+  EXPECT_EQ(refused.failure().code, "DATA_LOSS");
   EXPECT_EQ(std::filesystem::file_size(file_), static_cast<uint64_t>(kSize));
 }
 

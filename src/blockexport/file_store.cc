@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +24,24 @@ constexpr unsigned kMostUnderWay = 64;
 
 bool IsAligned(int64_t offset, size_t length) {
   return offset % kUnit == 0 && length % kBufferAlignment == 0;
+}
+
+// Whether the file is on a file system that has its disk in this node, so that a read which waits
+// in the kernel ends as late as one in the background.
+bool IsOnDisk(int file) {
+  struct statfs fs = {};
+  if (fstatfs(file, &fs) != 0) return false;
+  switch (static_cast<uint32_t>(fs.f_type)) {
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:  // what is written is in a folder of such a file system
+    case TMPFS_MAGIC:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // Memory for the whole units that hold a range of the volume, up to the volume's end.
@@ -67,6 +87,7 @@ base::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(base::UniqueFd file, 
   }
   std::unique_ptr<FileStore> store(new FileStore(std::move(file), read_only));
   store->size_ = st.st_size;
+  if (!IsOnDisk(store->file_.get())) return store;
   store->background_ = AioQueue::Open(store->file_.get(), kMostUnderWay,
                                       [raw = store.get()](Transfer& transfer, int64_t result) {
                                         raw->EndTransfer(transfer, result);

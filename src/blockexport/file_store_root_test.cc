@@ -1,9 +1,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <vector>
 
@@ -95,6 +98,65 @@ TEST_F(FileStoreTest, AWriteOfAPartOfAUnitKeepsWhatATransferWritesThere) {
     expected.replace(10, part.size(), part);
     ASSERT_EQ(std::string_view(read.data(), kUnit), expected) << unit;
   }
+}
+
+// Whether a thread of the process is in pread(2).
+bool WaitsInRead(pid_t process) {
+  std::error_code gone;
+  for (const auto& task :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), gone)) {
+    std::string number;
+    std::ifstream(task.path() / "syscall") >> number;
+    if (number == std::to_string(SYS_pread64)) return true;
+  }
+  return false;
+}
+
+// The storage is a FUSE file whose server is stopped before it receives the read.
+TEST_F(ServedVolumeTest, AKilledProcessEndsAlthoughItsStorageAnswersNoRead) {
+  Serve();
+  // The kernel learns that the server has no call for close(2), which it would wait for.
+  base::UniqueFd(open(file_.c_str(), O_RDWR | O_CLOEXEC)).Reset();
+  int begun[2];
+  ASSERT_EQ(pipe2(begun, O_CLOEXEC), 0);
+  const base::UniqueFd begun_read(begun[0]), begun_write(begun[1]);
+  int stopped[2];
+  ASSERT_EQ(pipe2(stopped, O_CLOEXEC), 0);
+  const base::UniqueFd stopped_read(stopped[0]), stopped_write(stopped[1]);
+  const pid_t reader = fork();
+  ASSERT_GE(reader, 0);
+  if (reader == 0) {
+    auto store = FileStore::Open(base::UniqueFd(open(file_.c_str(), O_RDWR | O_CLOEXEC)), false);
+    if (!store.ok()) _exit(2);
+    char byte = 'o';
+    if (write(begun_write.get(), &byte, 1) != 1 || read(stopped_read.get(), &byte, 1) != 1) {
+      _exit(3);
+    }
+    const Block block(kUnit);
+    Transfer transfer{.data = {block.data(), kUnit}, .ended = [](Transfer&, int) {}};
+    if ((*store)->Begin(transfer)) {
+      if (write(begun_write.get(), "b", 1) != 1) _exit(3);
+      for (;;) pause();
+    }
+    (*store)->Read(0, transfer.data);
+    _exit(4);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(begun_read.get(), &byte, 1), 1);
+  ASSERT_EQ(kill(server_, SIGSTOP), 0);
+  ASSERT_EQ(write(stopped_write.get(), "s", 1), 1);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  pollfd arrived = {begun_read.get(), POLLIN, 0};
+  while (!WaitsInRead(reader) && poll(&arrived, 1, 5) == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+  const base::UniqueFd process = platform::OpenPid(reader);
+  ASSERT_EQ(kill(reader, SIGKILL), 0);
+  EXPECT_TRUE(platform::WaitReadable(process.get(), std::chrono::steady_clock::now() + kPatience));
+  kill(server_, SIGCONT);
+  int status = 0;
+  ASSERT_EQ(waitpid(reader, &status, 0), reader);
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ REASONS = {
     "blockoperator.fence.*": "only where the storage fences (RBD), before an image that a dead node holds is deleted",
     "blockoperator.unfence.*": "only where the storage fences (RBD); src/controllers/blockoperator/stale_uses_test.cc lifts a fence",
     "blockagent.storage_fence.*": "only where the storage fences (RBD); src/blockagent/lock_proof_test.cc repeats a fence that failed",
-    "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy/exports_root_test.cc ends them",
+    "block.proxy_*": "the I/O proxy's own process and daemons; src/block/proxy/exports_crash_root_test.cc crashes it at each",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/plugins/shims_test.cc cuts it short",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",

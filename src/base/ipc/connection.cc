@@ -223,8 +223,9 @@ bool Connection::HasPeerLeft() const {
   return poll(&entry, 1, 0) > 0;
 }
 
-void Connection::SendError(std::string text, Deadline deadline) {
-  (void)Send(Message().Set(kError, std::move(text)), kLargestReply, deadline);
+void Connection::SendError(std::string text, std::string_view code, Deadline deadline) {
+  (void)Send(Message().Set(kError, std::move(text)).Set(kErrorCode, std::string(code)),
+             kLargestReply, deadline);
 }
 
 Result<Message> Call(const std::string& path, const Message& request, Deadline deadline,
@@ -237,7 +238,10 @@ Result<Message> Call(const std::string& path, const Message& request, Deadline d
   if (!sent.ok() && sent.problem != Problem::kClosed) return sent;
   Result<Message> reply = connection->Receive(kLargestReply, deadline);
   if (!reply.ok()) return sent.ok() ? reply.failure() : sent;
-  if (const std::string* error = reply->FindText(kError)) return Failure{Problem::kRefused, *error};
+  if (const std::string* error = reply->FindText(kError)) {
+    const std::string* code = reply->FindText(kErrorCode);
+    return Failure{Problem::kRefused, *error, code != nullptr ? *code : std::string()};
+  }
   return reply;
 }
 

@@ -59,9 +59,9 @@ class Connection {
   // kTimeout, kClosed, kBroken, kVersion, kTooLarge, kSystem.
   Result<Message> Receive(size_t largest, Deadline deadline,
                           std::vector<UniqueFd>* descriptors = nullptr);
-  // Sends a reply with the error `text`. Failures are ignored, because the peer then sees that the
-  // connection is closed.
-  void SendError(std::string text, Deadline deadline);
+  // Sends a reply with the error `text` and the name of its code. Failures are ignored, because the
+  // peer then sees that the connection is closed.
+  void SendError(std::string text, std::string_view code, Deadline deadline);
 
   // Whether the peer has closed the connection, so that it does not wait for a reply.
   bool HasPeerLeft() const;
@@ -77,7 +77,7 @@ class Connection {
 };
 
 // Connects, sends one request and returns its reply. kRefused: the reply is an error, and the
-// failure has its text. Other failures are those of Connect, Send and Receive.
+// failure has its text and code. Other failures are those of Connect, Send and Receive.
 Result<Message> Call(const std::string& path, const Message& request, Deadline deadline,
                      uid_t uid = 0);
 

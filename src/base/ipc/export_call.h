@@ -4,8 +4,9 @@
 //   export.resize  {} → size. The process asks the storage for the present size, and the FUSE file
 //                  has that size when the reply comes
 //   export.quit    {} → {}. The process has flushed the volume and unmounted the FUSE file, and
-//                  ends after the reply. If the flush failed, it replies with an error and goes on,
-//                  unless a fence shut it out, after which no flush can succeed
+//                  ends after the reply. If the flush failed, it replies with an error of the code
+//                  DATA_LOSS and goes on, unless a fence shut it out, after which no flush can
+//                  succeed. An error of another code is not about the volume's data
 #pragma once
 
 #include <cstddef>

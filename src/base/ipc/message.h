@@ -6,7 +6,7 @@
 // result.
 //
 // A request has the field `method`. A reply has either the fields that the method defines, or the
-// field `error`.
+// field `error` with the error's message, and then `code`, the name of its code (base/status.h).
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,7 @@ class Message {
 
 inline constexpr std::string_view kMethod = "method";
 inline constexpr std::string_view kError = "error";
+inline constexpr std::string_view kErrorCode = "code";
 inline constexpr size_t kMostFields = 64;
 
 std::string WriteJson(const Message& message);

@@ -23,6 +23,9 @@ enum class Problem {
 struct [[nodiscard]] Failure {
   Problem problem = Problem::kNone;
   std::string text;
+  // kRefused: the name of the error's code (base/status.h). Empty: the peer gives none, as earlier
+  // versions of Berth do.
+  std::string code;
 
   bool ok() const { return problem == Problem::kNone; }
 };

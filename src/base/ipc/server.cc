@@ -50,7 +50,8 @@ void Server::AcceptConnections() {
     if (pool_.Post([this, shared] { AnswerCall(std::move(*shared)); })) continue;
     if (auto connection = Connection::Wrap(std::move(*shared), options_.peer); connection.ok()) {
       // This does not block, because the socket is new and its buffer empty.
-      connection->SendError("too many requests wait already: try again later", Deadline());
+      connection->SendError("too many requests wait already: try again later",
+                            CodeName(StatusCode::kResourceExhausted), Deadline());
     }
   }
 }
@@ -66,7 +67,8 @@ void Server::AnswerCall(UniqueFd socket) {
       connection->Receive(kLargestRequest, DeadlineIn(options_.io_timeout), &request.descriptors);
   if (!message.ok()) {
     LOG_WARNING("ipc: refused a request: {}", Quote(message.failure().text));
-    connection->SendError(message.failure().text, DeadlineIn(options_.io_timeout));
+    connection->SendError(message.failure().text, CodeName(StatusCode::kInvalidArgument),
+                          DeadlineIn(options_.io_timeout));
     return;
   }
   request.message = *std::move(message);
@@ -78,7 +80,7 @@ void Server::AnswerCall(UniqueFd socket) {
   const StatusOr<Reply> reply = RunMethod(request);
   if (!reply.ok()) {
     connection->SendError(std::string(base::Message(reply.status())),
-                          DeadlineIn(options_.io_timeout));
+                          CodeName(reply.status().code()), DeadlineIn(options_.io_timeout));
     return;
   }
   std::vector<int> descriptors;
@@ -88,7 +90,8 @@ void Server::AnswerCall(UniqueFd socket) {
   if (sent.ok()) return;
   LOG_WARNING("ipc: cannot send a reply: {}", Quote(sent.text));
   if (sent.problem == Problem::kTooLarge) {
-    connection->SendError("the reply is too large: " + sent.text, DeadlineIn(options_.io_timeout));
+    connection->SendError("the reply is too large: " + sent.text, CodeName(StatusCode::kInternal),
+                          DeadlineIn(options_.io_timeout));
   }
 }
 

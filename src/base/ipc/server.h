@@ -31,8 +31,8 @@ struct Reply {
   std::vector<UniqueFd> descriptors;
 };
 
-// A method is called on several threads at once. If it fails, the message of its Status is the
-// reply's `error`.
+// A method is called on several threads at once. If it fails, the message and the code of its
+// Status are the reply's `error` and `code`.
 using Method = std::function<StatusOr<Reply>(const Request&)>;
 
 class Server {

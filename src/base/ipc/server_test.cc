@@ -71,6 +71,7 @@ TEST_F(ServerTest, AnswersByMethod) {
   const auto failed = SendCall(Message().Set(kMethod, "fail"));
   EXPECT_EQ(failed.failure().problem, Problem::kRefused);
   EXPECT_EQ(failed.failure().text, "no pod is registered for 'x'");
+  EXPECT_EQ(failed.failure().code, "NOT_FOUND");
   EXPECT_THAT(SendCall(Message().Set(kMethod, "other")).failure().text, HasSubstr("'other'"));
   EXPECT_THAT(SendCall(Message()).failure().text, HasSubstr("no method"));
 }

@@ -68,11 +68,12 @@ class NbdProxiedTest : public testing::Test {
       kill(std::stoi(*pid), SIGKILL);
     }
   }
-  void StartProxy(const std::string& name) {
+  void StartProxy(const std::string& name, proxy::Exports::Options options = {}) {
     Node& node = nodes_[name];
     node.folder = folder_ / name;
     ASSERT_OK(platform::MakeFolders(node.folder, 0755));
-    auto exports = proxy::Exports::Open({.folder = node.folder});
+    options.folder = node.folder;
+    auto exports = proxy::Exports::Open(std::move(options));
     ASSERT_OK(exports);
     node.exports = *std::move(exports);
     node.server = proxy::ServeExports(*node.exports, proxy::ListenAt(node.folder + "/sock"));
@@ -266,6 +267,36 @@ TEST_F(NbdProxiedTest, AServerThatLocksItsImageItselfIsNoOtherNode) {
   EXPECT_EQ(Two().Map("pvc-1", {}).status().code(), StatusCode::kFailedPrecondition);
   ASSERT_OK(One().Unmap(*mapping));
   ASSERT_OK(Two().Map("pvc-1", {}));
+}
+
+TEST_F(NbdProxiedTest, AGrowthThatFailedLeavesNoConnectionToAServerThatAnswersLate) {
+  ServeByNbdkit();
+  StopProxy("one");
+  StartProxy("one", {.grow_within = std::chrono::milliseconds(500)});
+  proxy::Exports& exports = *nodes_["one"].exports;
+  ASSERT_OK(exports.ShowVolume(
+      {.store = "store", .image = "pvc-1", .server = "unix:" + socket_, .export_name = "pvc-1"}));
+  const pid_t daemon = exports.List().front().daemon.pid;
+  ASSERT_OK(One().Grow("pvc-1", 96 * kMiB));
+  const pid_t server = std::stoi(*platform::ReadFile(folder_ / "pid"));
+  ASSERT_EQ(kill(server, SIGSTOP), 0);
+  EXPECT_EQ(exports.Resize("store", "pvc-1", 96 * kMiB).status().code(),
+            StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(CountConnections(daemon), 2);
+  ASSERT_EQ(kill(server, SIGCONT), 0);
+  const auto deadline = steady_clock::now() + seconds(60);
+  while (CountConnections(daemon) != 1) {
+    ASSERT_LT(steady_clock::now(), deadline) << CountConnections(daemon);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  auto grown = exports.Resize("store", "pvc-1", 96 * kMiB);
+  while (grown.status().code() == StatusCode::kAborted && steady_clock::now() < deadline) {
+    grown = exports.Resize("store", "pvc-1", 96 * kMiB);  // the proxy looks for connections now
+  }
+  ASSERT_OK(grown);
+  EXPECT_EQ(grown->size_bytes, 96 * kMiB);
+  EXPECT_EQ(CountConnections(daemon), 1);
+  ASSERT_OK(exports.Kill("store", "pvc-1"));
 }
 
 // A node away from the server has no lock, and gets the volume by the fence alone.

@@ -10,9 +10,9 @@
 //   kill    store, image: ends the export even if its file is open: reads and writes then fail
 //   list    image ("": all)
 //             → exports: one JSON object for each export of all stores: store, image, state
-//             ("starting", "serving", "quarantined" or "closing"), reason, path, server, program,
-//             readOnly, shownOn (device of the file system that shows it; 0: it does not serve
-//             yet), pid
+//             ("starting", "serving", "quarantined", "closing" or "killing"), reason, path, server,
+//             program, readOnly, shownOn (device of the file system that shows it; 0: it does not
+//             serve yet), pid
 #pragma once
 
 #include <chrono>

@@ -35,7 +35,7 @@ base::StatusOr<Message> Client::Call(const Message& request,
   }
   auto reply = base::ipc::Call(socket_, request, base::ipc::DeadlineIn(within));
   if (reply.ok()) return *std::move(reply);
-  return Error(CodeOf(reply.failure().problem), "ask the I/O proxy at {}: {}", base::Quote(socket_),
+  return Error(CodeOf(reply.failure()), "ask the I/O proxy at {}: {}", base::Quote(socket_),
                reply.failure().text);
 }
 

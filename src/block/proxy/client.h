@@ -2,8 +2,9 @@
 // describes the calls. Thread-safe.
 //
 // UNAVAILABLE: no proxy listens, or it closed the connection. PERMISSION_DENIED: this process is
-// not root. FAILED_PRECONDITION: the proxy refuses, and the message is the proxy's; or this node
-// has no proxy (`socket` is ""). DEADLINE_EXCEEDED: the outcome is unknown.
+// not root. DATA_LOSS: the proxy says so (exports.h). FAILED_PRECONDITION: the proxy refuses for
+// another reason, and the message is the proxy's; or this node has no proxy (`socket` is "").
+// DEADLINE_EXCEEDED: the outcome is unknown.
 #pragma once
 
 #include <string>

@@ -21,6 +21,10 @@ base::Status GrowExport(const ExportCall& call, int64_t size, steady_clock::time
                                      : GrowVolumeProgram(call, size, deadline);
 }
 
+base::Status EndUnusedConnections(const ExportCall& call, steady_clock::time_point deadline) {
+  return call.volume.server.empty() ? base::OkStatus() : EndQemuConnections(call, deadline);
+}
+
 base::Status QuitDaemon(const ExportCall& call, steady_clock::time_point deadline) {
   return call.volume.program.empty() ? QuitQemu(call, deadline) : QuitVolumeProgram(call, deadline);
 }

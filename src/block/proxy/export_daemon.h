@@ -42,7 +42,13 @@ base::Status AddExport(const ExportCall& call, std::chrono::steady_clock::time_p
 base::Status GrowExport(const ExportCall& call, int64_t size,
                         std::chrono::steady_clock::time_point deadline);
 
+// Ends the connections to an NBD server that an earlier growth has left. OK also for a daemon that
+// has no such connections.
+base::Status EndUnusedConnections(const ExportCall& call,
+                                  std::chrono::steady_clock::time_point deadline);
+
 // Has the daemon flush and end. It ends after an OK. DATA_LOSS: it could not flush, and goes on.
+// FAILED_PRECONDITION: it refuses for another reason, and goes on.
 base::Status QuitDaemon(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
 // The name of the daemon's program, for people.

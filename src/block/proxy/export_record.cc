@@ -11,22 +11,34 @@ namespace berth::block::proxy {
 namespace {
 
 constexpr int kVersion = 1;
-constexpr std::array<std::string_view, 4> kStates{"starting", "serving", "quarantined", "closing"};
+constexpr std::array<std::string_view, 5> kStates{"starting", "serving", "quarantined", "closing",
+                                                  "killing"};
 
 }  // namespace
 
+std::string_view StateName(Export::State state) { return kStates[static_cast<size_t>(state)]; }
+
 std::string Encode(const Export& record) {
   const Volume& volume = record.volume;
-  base::Json json = {
-      {"version", kVersion},          {"store", volume.store},
-      {"image", volume.image},        {"path", volume.path},
-      {"device", volume.device},      {"inode", volume.inode},
-      {"server", volume.server},      {"export", volume.export_name},
-      {"readOnly", volume.read_only}, {"shared", volume.shared},
-      {"program", volume.program},    {"state", kStates[static_cast<size_t>(record.state)]},
-      {"reason", record.reason},      {"bootId", record.boot_id},
-      {"pid", record.daemon.pid},     {"startTime", record.daemon.start_time},
-      {"shownOn", record.shown_on},   {"generation", record.generation}};
+  base::Json json = {{"version", kVersion},
+                     {"store", volume.store},
+                     {"image", volume.image},
+                     {"path", volume.path},
+                     {"device", volume.device},
+                     {"inode", volume.inode},
+                     {"server", volume.server},
+                     {"export", volume.export_name},
+                     {"readOnly", volume.read_only},
+                     {"shared", volume.shared},
+                     {"program", volume.program},
+                     {"state", StateName(record.state)},
+                     {"reason", record.reason},
+                     {"lost", record.lost},
+                     {"bootId", record.boot_id},
+                     {"pid", record.daemon.pid},
+                     {"startTime", record.daemon.start_time},
+                     {"shownOn", record.shown_on},
+                     {"generation", record.generation}};
   return base::json::Dump(json) + "\n";
 }
 
@@ -46,6 +58,7 @@ base::StatusOr<Export> DecodeExport(std::string_view text) {
   volume.shared = json::Bool(value, {"shared"});
   volume.program = json::String(value, {"program"});
   record.reason = json::String(value, {"reason"});
+  record.lost = json::String(value, {"lost"});
   record.boot_id = json::String(value, {"bootId"});
   record.daemon.pid = static_cast<pid_t>(json::Int(value, {"pid"}));
   record.daemon.start_time = static_cast<uint64_t>(json::Int(value, {"startTime"}));

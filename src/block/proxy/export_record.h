@@ -35,10 +35,15 @@ struct Volume {
 };
 
 struct Export {
-  enum class State { kStarting, kServing, kQuarantined, kClosing };
+  // kClosing: its daemon has to flush it before it ends. kKilling: a fence or a person wants the
+  // daemon's end without a flush.
+  enum class State { kStarting, kServing, kQuarantined, kClosing, kKilling };
   Volume volume;
   State state = State::kStarting;
   std::string reason;  // why it is quarantined
+  // Why writes that were answered may be lost: its daemon could not flush it. Only a kill forgets
+  // that. Empty: nothing is known to be lost.
+  std::string lost;
   std::string boot_id;
   DaemonId daemon;
   uint64_t shown_on = 0;  // st_dev of the daemon's FUSE file; 0: it does not serve yet
@@ -47,6 +52,11 @@ struct Export {
   int generation = 0;
 };
 
+// The name of the state in the record, and in the answer to kList (calls.h).
+std::string_view StateName(Export::State state);
+
+// Members that were added later may be missing in a record of an earlier version: "program" and
+// "lost".
 std::string Encode(const Export& record);
 // DATA_LOSS for text that is not a whole record of this version.
 base::StatusOr<Export> DecodeExport(std::string_view text);

@@ -1,7 +1,6 @@
 #include "block/proxy/exports.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
+#include "platform/processes/child.h"
 #include "platform/processes/marked_processes.h"
 
 namespace berth::block::proxy {
@@ -30,9 +30,8 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr int kMostStarts = 2;      // of a daemon that does not answer
-constexpr seconds kAnswerTime{10};  // of a daemon that runs
-constexpr seconds kEndTime{10};     // until a daemon has flushed and ended
+constexpr int kMostStarts = 2;   // of a daemon that does not answer
+constexpr seconds kEndTime{10};  // until a daemon has flushed and ended
 constexpr milliseconds kConnectPause{5};
 
 }  // namespace
@@ -76,17 +75,17 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
   RETURN_IF_ERROR(exports->Recover());
   exports->watching_ =
       std::jthread([raw = exports.get()](const std::stop_token& stop) { raw->WatchDaemons(stop); });
-  exports->showing_ = std::jthread(
-      [raw = exports.get()](const std::stop_token& stop) { raw->ShowVolumesAgain(stop); });
+  exports->repairing_ = std::jthread(
+      [raw = exports.get()](const std::stop_token& stop) { raw->RepairExports(stop); });
   return exports;
 }
 
 Exports::~Exports() {
   watching_.request_stop();
-  showing_.request_stop();
+  repairing_.request_stop();
   WakeWatcher();
   base::MutexLock lock(mutex_);
-  show_again_changed_.NotifyAll();
+  repairs_changed_.NotifyAll();
 }
 
 base::Status Exports::WriteRecord(const Export& record) {
@@ -156,33 +155,32 @@ base::Status Exports::Recover() {
         } else if (process->valid()) {
           LOG_INFO("adopted process {}, which shows volume {}", record.daemon.pid,
                    Quote(record.volume.image));
+          EndSpareConnections(record);  // of a growth that was interrupted
         } else {
           MarkDeath(id, record.daemon, "ended while no io-proxy ran");
         }
         break;
       case Export::State::kQuarantined:
-        if (record.volume.read_only) {
+        if (record.volume.read_only && record.lost.empty()) {
           base::MutexLock lock(mutex_);
           show_again_.emplace_back(id, record.daemon);
         }
         break;
-      case Export::State::kClosing:
-        // The caller calls again.
-        if (const base::Status closed = CloseExport(record); !closed.ok()) {
-          LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(closed));
-        }
-        break;
-      case Export::State::kStarting:
-        // It can be dropped, because no caller got it.
-        if (const base::Status ended = StopExport(record, /*at_once=*/true); !ended.ok()) {
+      default:
+        // A step was interrupted. Its caller calls again if it cannot be ended now.
+        if (const base::Status ended = EndInterrupted(record); !ended.ok()) {
           LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(ended));
-          break;
         }
-        RETURN_IF_ERROR(ForgetExport(record));
         break;
     }
   }
   return base::OkStatus();
+}
+
+base::Status Exports::EndInterrupted(const Export& record) {
+  if (record.state == Export::State::kClosing) return CloseExport(record);
+  // One that was starting can be dropped, because no caller got it.
+  return record.state == Export::State::kKilling ? KillExport(record) : RemoveExport(record);
 }
 
 base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
@@ -214,10 +212,7 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
       RememberSettings(id, volume.settings);
       return InspectExport(*before);
     }
-    // A daemon that was to close may have writes that it could not flush: it is asked again.
-    RETURN_IF_ERROR(before->state == Export::State::kClosing
-                        ? CloseExport(*before)
-                        : StopExport(*before, /*at_once=*/true));
+    RETURN_IF_ERROR(EndInterrupted(*before));
   }
   return StartExport({.volume = volume, .boot_id = boot_id_});
 }
@@ -258,7 +253,7 @@ base::StatusOr<Shown> Exports::StartDaemonFor(Export& record, const base::Unique
     }
     LOG_WARNING("volume {}: {}: its daemon is started again", Quote(record.volume.image),
                 base::ToString(configured));
-    RETURN_IF_ERROR(StopExport(record, /*at_once=*/true));
+    RETURN_IF_ERROR(StopExport(record));
   }
   ASSIGN_OR_RETURN(const Shown made_visible, InspectExport(record));
   // QEMU before 10.1 reads the next request into the buffer of a write that it has not finished,
@@ -285,11 +280,9 @@ base::StatusOr<Shown> Exports::StartExport(Export record, const std::stop_token&
   if (!shown.ok()) {
     base::Status failed =
         base::Annotate(shown.status(), fmt::format("show volume {}", Quote(record.volume.image)));
-    if (const base::Status ended = StopExport(record, /*at_once=*/true); !ended.ok()) {
-      LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(ended));
-      return failed;
+    if (const base::Status removed = RemoveExport(record); !removed.ok()) {
+      LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(removed));
     }
-    RETURN_IF_ERROR(ForgetExport(record));
     return failed;
   }
   record.state = Export::State::kServing;
@@ -311,7 +304,11 @@ base::StatusOr<Shown> Exports::Resize(const std::string& store, const std::strin
   }
   ASSIGN_OR_RETURN(Shown shown, InspectExport(*record));
   if (shown.size_bytes < size) {
-    RETURN_IF_ERROR(GrowExport(CallOf(*record), size, steady_clock::now() + kAnswerTime));
+    const base::Status grown =
+        GrowExport(CallOf(*record), size, steady_clock::now() + options_.grow_within);
+    RETURN_IF_ERROR(base::FaultPoint<"block.proxy_export.grown">());
+    EndSpareConnections(*record);
+    RETURN_IF_ERROR(grown);
     ASSIGN_OR_RETURN(shown, InspectExport(*record));
   }
   const base::Status known = ShowSizeToKernel(shown.path, shown.size_bytes);
@@ -327,39 +324,42 @@ base::StatusOr<bool> Exports::IsUsed(const Export& record) const {
   return IsShownByLoop(FolderOf(options_.folder, record.volume.store), record.volume.image);
 }
 
-base::Status Exports::EndDaemon(const Export& record, bool at_once) {
-  const std::string id = IdOf(record.volume.store, record.volume.image);
-  const auto process = OpenDaemon(record.daemon);
-  if (!at_once && process.ok() && process->valid()) {
-    // The daemon gets the chance to quit, because it then flushes its data.
-    const auto deadline = steady_clock::now() + kEndTime;
-    const base::Status told = QuitDaemon(CallOf(record), deadline);
-    if (told.code() == StatusCode::kDataLoss) return told;
-    pollfd ended = {process->get(), POLLIN, 0};
-    if (!told.ok() || poll(&ended, 1, static_cast<int>(milliseconds(kEndTime).count())) <= 0) {
-      LOG_WARNING("process {}, which shows volume {}, does not end and is killed: {}",
-                  record.daemon.pid, Quote(record.volume.image), base::ToString(told));
-    }
+base::Status Exports::QuitExport(const Export& record) const {
+  ASSIGN_OR_RETURN(const base::UniqueFd process, OpenDaemon(record.daemon));
+  if (!process.valid()) {
+    return Error(StatusCode::kUnavailable, "process {} has ended already", record.daemon.pid);
   }
-  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.end">());
-  base::Status killed = KillDaemon(record.daemon, seconds(2));
-  if (platform::KillMarkedProcesses(MarkOf(id), seconds(2)) > 0 && killed.ok()) {
-    killed = Error(StatusCode::kDeadlineExceeded, "a daemon of volume {} does not end",
-                   Quote(record.volume.image));
-  }
-  return killed;
+  const base::Status told = QuitDaemon(CallOf(record), steady_clock::now() + kEndTime);
+  // UNAVAILABLE: it may be ending since an earlier call.
+  if (!told.ok() && told.code() != StatusCode::kUnavailable) return told;
+  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.flushed">());
+  if (platform::WaitReadable(process.get(), steady_clock::now() + kEndTime)) return told;
+  return Error(StatusCode::kDeadlineExceeded, "process {} does not end: {}", record.daemon.pid,
+               base::ToString(told));
 }
 
-base::Status Exports::StopExport(const Export& record, bool at_once) {
-  const base::Status ended = EndDaemon(record, at_once);
-  if (ended.code() == StatusCode::kDataLoss) return ended;
+base::Status Exports::StopExport(const Export& record) {
+  const std::string id = IdOf(record.volume.store, record.volume.image);
+  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.end">());
+  base::Status ended = KillDaemon(record.daemon, seconds(2));
+  if (platform::KillMarkedProcesses(MarkOf(id), seconds(2)) > 0 && ended.ok()) {
+    ended = Error(StatusCode::kDeadlineExceeded, "a daemon of volume {} does not end",
+                  Quote(record.volume.image));
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.ended">());
   for (Export each = record; each.generation >= 0; --each.generation) {
     const std::string file = FileOf(each);
     // The daemon did not end, so the FUSE connection is aborted: its users get errors.
     if (!ended.ok()) AbortFuseOf(options_.folder, file);
     RETURN_IF_ERROR(UnmountFile(file));
   }
+  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_export.unmounted">());
   return ended;
+}
+
+base::Status Exports::RemoveExport(const Export& record) {
+  RETURN_IF_ERROR(StopExport(record));
+  return ForgetExport(record);
 }
 
 base::Status Exports::Close(const std::string& store, const std::string& image) {
@@ -378,20 +378,39 @@ base::Status Exports::Close(const std::string& store, const std::string& image) 
 base::Status Exports::CloseExport(Export record) {
   record.state = Export::State::kClosing;
   RETURN_IF_ERROR(WriteRecord(record));
-  const base::Status stopped = StopExport(record, /*at_once=*/false);
-  if (stopped.code() != StatusCode::kDataLoss) {
-    RETURN_IF_ERROR(stopped);
-    return ForgetExport(record);
+  const base::Status quit = QuitExport(record);
+  if (quit.code() == StatusCode::kDataLoss) {
+    record.lost = fmt::format(
+        "process {} could not flush it when it was closed, so writes that it answered may be lost "
+        "({})",
+        record.daemon.pid, base::Message(quit));
   }
+  if (!quit.ok() && !record.lost.empty()) return QuarantineLost(std::move(record));
+  if (quit.code() == StatusCode::kFailedPrecondition) return quit;
+  // A daemon that ended by itself, while no device showed the file, had no write that could be
+  // lost.
+  if (!quit.ok() && quit.code() != StatusCode::kUnavailable) {
+    LOG_WARNING("process {}, which shows volume {}, does not end and is killed: {}",
+                record.daemon.pid, Quote(record.volume.image), base::ToString(quit));
+  }
+  return RemoveExport(record);
+}
+
+base::Status Exports::QuarantineLost(Export record) {
   record.state = Export::State::kQuarantined;
-  record.reason = fmt::format(
-      "process {} could not flush it when it was closed, so writes that it answered may be lost "
-      "({}); it keeps its lock until the volume is forced off: berth fence break --dangerous",
-      record.daemon.pid, base::Message(stopped));
+  record.reason = record.lost +
+                  "; it is not shown again, and as long as that process lives, it keeps its lock, "
+                  "until the volume is forced off: berth fence break --dangerous";
   RETURN_IF_ERROR(WriteRecord(record));
   LOG_ERROR("volume {} is quarantined: {}", Quote(record.volume.image), record.reason);
   return Error(StatusCode::kDataLoss, "volume {} is quarantined: {}", Quote(record.volume.image),
                record.reason);
+}
+
+base::Status Exports::KillExport(Export record) {
+  record.state = Export::State::kKilling;
+  RETURN_IF_ERROR(WriteRecord(record));
+  return RemoveExport(record);
 }
 
 base::Status Exports::Kill(const std::string& store, const std::string& image) {
@@ -410,12 +429,8 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
     hold = keys_.LockExclusive(id);
   }
   RETURN_IF_ERROR(hold);
-  std::optional<Export> record = FindExport(id);
-  if (!record.has_value()) return base::OkStatus();
-  record->state = Export::State::kClosing;
-  RETURN_IF_ERROR(WriteRecord(*record));
-  RETURN_IF_ERROR(StopExport(*record, /*at_once=*/true));
-  return ForgetExport(*record);
+  const std::optional<Export> record = FindExport(id);
+  return record.has_value() ? KillExport(*record) : base::OkStatus();
 }
 
 void Exports::RememberSettings(const std::string& id, const base::Json& settings) {

@@ -5,15 +5,19 @@
 //   FOLDER/exports/STORE/N/IMAGE the file that shows it, after N restarts
 //   FOLDER/daemons/ID.qmp, .log  the socket and the output of its daemon
 //
-//              daemon started, export made
+//              daemon started, export made            flushed
 //   starting ─────────────────────────────▶ serving ──▶ closing ─▶ (none)
-//      │ crash: its daemon is killed,          │ daemon    │ daemon
-//      └─ begun anew                           │ died      │ cannot flush
-//                                              ▼           │
-//                                              quarantined◀┘
+//      │ crash: its daemon is killed,          │ daemon    │ daemon     ▲
+//      └─ begun anew                           │ died      │ cannot     │
+//                                              ▼           │ flush      │ daemon has ended
+//                                              quarantined◀┘            │
+//   (any state) ──────────────────▶ killing ────────────────────────────┘
 //
 // After the death of its daemon a quarantined export is begun anew if no write can have been lost,
-// else it stays so until it is closed. If its daemon cannot flush, it stays so until it is killed.
+// else it stays so until it is closed. If its daemon could not flush, it stays so until it is
+// killed, even if the daemon has ended meanwhile: the record says that data may be lost
+// (Export::lost). A process that finds "closing" goes on with the flush; one that finds "killing"
+// kills.
 //
 // A daemon outlives this process, and the next process adopts it. No write can have been lost if
 // the volume was shown for reading only, or if no loop device showed the file. In all other cases
@@ -65,6 +69,8 @@ class Exports {
     std::chrono::milliseconds start_within{std::chrono::seconds(10)};
     // How long a program of Berth may take: it waits for its storage, and for the storage's lock.
     std::chrono::milliseconds program_within{std::chrono::seconds(40)};
+    // How long a daemon that runs may take to show a new size.
+    std::chrono::milliseconds grow_within{std::chrono::seconds(10)};
   };
   // Adopts the daemons that an earlier process left. FAILED_PRECONDITION: another process uses the
   // folder.
@@ -78,9 +84,9 @@ class Exports {
   // Grows the volume that is shown to at least `size` bytes. NOT_FOUND: it is not shown.
   base::StatusOr<Shown> Resize(const std::string& store, const std::string& image, int64_t size);
   // Has the daemon flush and end, and removes the export. OK if the volume is not shown.
-  // FAILED_PRECONDITION: a loop device shows the file. DATA_LOSS: the daemon could not flush, so
-  // writes that it answered may be lost; it goes on and keeps its lock, and the export is
-  // quarantined until Kill.
+  // FAILED_PRECONDITION: a loop device shows the file; or the daemon refuses for another reason
+  // than a failed flush, and goes on. DATA_LOSS: the daemon could not flush, so writes that it
+  // answered may be lost; it goes on and keeps its lock, and the export is quarantined until Kill.
   base::Status Close(const std::string& store, const std::string& image);
   // Kills the daemon and removes the export, even if the file is in use or another call works on
   // it. OK if the volume is not shown. DEADLINE_EXCEEDED: the daemon does not end. ABORTED: the
@@ -111,12 +117,22 @@ class Exports {
   // Starts the daemon of the export, and waits until its file is there.
   base::StatusOr<Shown> StartDaemonFor(Export& record, const base::UniqueFd& held,
                                        const std::stop_token& stop);
-  base::Status EndDaemon(const Export& record, bool at_once);
-  // Ends the daemon of the export and unmounts its FUSE files. DATA_LOSS: the daemon could not
-  // flush and goes on, which cannot be if `at_once`.
-  base::Status StopExport(const Export& record, bool at_once);
-  // Stops the export without `at_once` and forgets it. Quarantines it where Close says so.
+  // Has the daemon flush, and waits for its end. UNAVAILABLE: it ended before it answered.
+  // DEADLINE_EXCEEDED: it did not answer, or did not end after its answer. DATA_LOSS and
+  // FAILED_PRECONDITION as for Close.
+  base::Status QuitExport(const Export& record) const;
+  // Kills the daemon of the export and unmounts its FUSE files. DEADLINE_EXCEEDED: the daemon does
+  // not end, and its users get errors.
+  base::Status StopExport(const Export& record);
+  // StopExport and ForgetExport.
+  base::Status RemoveExport(const Export& record);
+  // Does what Close says, for an export whose file no loop device shows.
   base::Status CloseExport(Export record);
+  // Does what Kill says.
+  base::Status KillExport(Export record);
+  // Goes on with what an earlier process or call did not end: a start, a Close or a Kill.
+  base::Status EndInterrupted(const Export& record);
+  base::Status QuarantineLost(Export record);
   base::StatusOr<Shown> InspectExport(const Export& record) const;
   base::StatusOr<bool> IsUsed(const Export& record) const;
   void WatchDaemons(const std::stop_token& stop);
@@ -130,11 +146,16 @@ class Exports {
   void MarkDeath(const std::string& id, const DaemonId& died, const std::string& how);
   // The first part of that. True: it is quarantined, and no write can have been lost.
   bool QuarantineDead(const std::string& id, const DaemonId& died, const std::string& how);
-  // Shows the volumes of show_again_ again, one after the other.
-  void ShowVolumesAgain(const std::stop_token& stop);
+  // Does the work of show_again_ and spare_connections_, one volume after the other.
+  void RepairExports(const std::stop_token& stop);
   // Shows the volume `id` again, whose daemon `died`, unless it was closed since. False: another
   // call works on it.
   bool ShowAgain(const std::string& id, const DaemonId& died, const std::stop_token& stop);
+  // Ends the connections to an NBD server that a growth has left in the daemon. If the daemon does
+  // not answer, RepairExports tries again. The caller has the volume's key.
+  void EndSpareConnections(const Export& record);
+  // Tries once. False: the daemon did not answer, or another call works on the volume.
+  bool EndSpareConnectionsOf(const std::string& id, const DaemonId& daemon);
 
   const Options options_;
   std::string boot_id_;
@@ -146,12 +167,14 @@ class Exports {
   // The exports that CloseUnused found unused at its last round, by id. Only the watching thread
   // uses it.
   std::map<std::string, DaemonId> unused_;
-  // Volumes that are to be shown again, with their dead daemons. A thread of its own does that,
-  // because each start may take program_within, and deaths of other daemons are told meanwhile.
+  // Volumes that are to be shown again, with their dead daemons, and volumes whose daemons may have
+  // a connection too many. A thread of its own does that, because each start may take
+  // program_within, and deaths of other daemons are told meanwhile.
   std::deque<std::pair<std::string, DaemonId>> show_again_ ABSL_GUARDED_BY(mutex_);
-  base::CondVar show_again_changed_;
+  std::deque<std::pair<std::string, DaemonId>> spare_connections_ ABSL_GUARDED_BY(mutex_);
+  base::CondVar repairs_changed_;
   std::jthread watching_;
-  std::jthread showing_;
+  std::jthread repairing_;
 };
 
 }  // namespace berth::block::proxy

@@ -1,4 +1,5 @@
-// How exports.h watches its daemons: their deaths, and exports that nothing uses.
+// How exports.h watches its daemons: their deaths, exports that nothing uses, and what a growth
+// left.
 #include <poll.h>
 #include <unistd.h>
 
@@ -20,6 +21,10 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr milliseconds kRetryPause{500};  // after a failed poll, or while a volume's key is held
+// Of a daemon that is asked to end its spare connections, while other calls for its volume are
+// refused, and the pause until it is asked again.
+constexpr milliseconds kSpareAnswerTime{500};
+constexpr milliseconds kSparePause{2000};
 // Between two looks at all daemons: a death is skipped while another call holds the volume's key.
 constexpr milliseconds kLookTime{5000};
 constexpr seconds kUnusedTime{120};  // longer than an agent takes to attach a device to an export
@@ -37,7 +42,7 @@ void Exports::MarkDeath(const std::string& id, const DaemonId& died, const std::
   if (!QuarantineDead(id, died, how)) return;
   base::MutexLock lock(mutex_);
   show_again_.emplace_back(id, died);
-  show_again_changed_.NotifyAll();
+  repairs_changed_.NotifyAll();
 }
 
 bool Exports::QuarantineDead(const std::string& id, const DaemonId& died, const std::string& how) {
@@ -67,24 +72,54 @@ bool Exports::QuarantineDead(const std::string& id, const DaemonId& died, const 
   return safe;
 }
 
-void Exports::ShowVolumesAgain(const std::stop_token& stop) {
-  pthread_setname_np(pthread_self(), "show-again");
+void Exports::RepairExports(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "repairs");
   for (;;) {
     std::pair<std::string, DaemonId> next;
+    bool shows = false;
     {
       base::MutexLock lock(mutex_);
-      while (show_again_.empty() && !stop.stop_requested()) show_again_changed_.Wait(mutex_);
+      while (show_again_.empty() && spare_connections_.empty() && !stop.stop_requested()) {
+        repairs_changed_.Wait(mutex_);
+      }
       if (stop.stop_requested()) return;
-      next = show_again_.front();
-      show_again_.pop_front();
+      shows = !show_again_.empty();
+      auto& queue = shows ? show_again_ : spare_connections_;
+      next = std::move(queue.front());
+      queue.pop_front();
     }
-    if (ShowAgain(next.first, next.second, stop)) continue;
+    if (shows ? ShowAgain(next.first, next.second, stop)
+              : EndSpareConnectionsOf(next.first, next.second)) {
+      continue;
+    }
     {
       base::MutexLock lock(mutex_);
-      show_again_.push_back(std::move(next));
+      (shows ? show_again_ : spare_connections_).push_back(std::move(next));
     }
-    base::SleepFor(stop, kRetryPause);
+    base::SleepFor(stop, shows ? kRetryPause : kSparePause);
   }
+}
+
+void Exports::EndSpareConnections(const Export& record) {
+  const base::Status ended =
+      EndUnusedConnections(CallOf(record), steady_clock::now() + kSpareAnswerTime);
+  if (ended.ok()) return;
+  LOG_WARNING("volume {}: a connection may be left: {}", Quote(record.volume.image),
+              base::ToString(ended));
+  base::MutexLock lock(mutex_);
+  spare_connections_.emplace_back(IdOf(record.volume.store, record.volume.image), record.daemon);
+  repairs_changed_.NotifyAll();
+}
+
+bool Exports::EndSpareConnectionsOf(const std::string& id, const DaemonId& daemon) {
+  const auto hold = keys_.LockExclusive(id);
+  if (!hold.ok()) return false;
+  const std::optional<Export> record = FindExport(id);
+  if (!record.has_value() || record->state != Export::State::kServing ||
+      record->daemon.pid != daemon.pid || record->daemon.start_time != daemon.start_time) {
+    return true;  // the connections ended with the daemon
+  }
+  return EndUnusedConnections(CallOf(*record), steady_clock::now() + kSpareAnswerTime).ok();
 }
 
 bool Exports::ShowAgain(const std::string& id, const DaemonId& died, const std::stop_token& stop) {
@@ -98,9 +133,8 @@ bool Exports::ShowAgain(const std::string& id, const DaemonId& died, const std::
   const std::string& image = record->volume.image;
   if (NeedsSettings(*record)) {
     // The agent's next call brings the settings, and shows the volume as a new one.
-    const base::Status stopped = StopExport(*record, /*at_once=*/true);
-    const base::Status forgotten = stopped.ok() ? ForgetExport(*record) : stopped;
-    if (!forgotten.ok()) LOG_ERROR("volume {}: {}", Quote(image), base::ToString(forgotten));
+    const base::Status removed = RemoveExport(*record);
+    if (!removed.ok()) LOG_ERROR("volume {}: {}", Quote(image), base::ToString(removed));
     return true;
   }
   Export anew = *record;

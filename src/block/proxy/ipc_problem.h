@@ -6,8 +6,9 @@
 
 namespace berth::block::proxy {
 
-inline base::StatusCode CodeOf(base::ipc::Problem problem) {
-  switch (problem) {
+// The code of a refusal is FAILED_PRECONDITION, except for DATA_LOSS, which the peer says itself.
+inline base::StatusCode CodeOf(const base::ipc::Failure& failure) {
+  switch (failure.problem) {
     case base::ipc::Problem::kNobody:
     case base::ipc::Problem::kClosed:
       return base::StatusCode::kUnavailable;
@@ -16,7 +17,9 @@ inline base::StatusCode CodeOf(base::ipc::Problem problem) {
     case base::ipc::Problem::kNotAllowed:
       return base::StatusCode::kPermissionDenied;
     case base::ipc::Problem::kRefused:
-      return base::StatusCode::kFailedPrecondition;
+      return failure.code == base::CodeName(base::StatusCode::kDataLoss)
+                 ? base::StatusCode::kDataLoss
+                 : base::StatusCode::kFailedPrecondition;
     default:
       return base::StatusCode::kInternal;
   }

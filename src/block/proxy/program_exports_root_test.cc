@@ -1,24 +1,13 @@
 // Volumes that a program of Berth shows, with a program that serves a file and notes its settings.
-#include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <thread>
 
 #include "base/assert_ok.h"
-#include "block/proxy/exports.h"
-#include "block/sizes.h"
-#include "platform/files/durable_file.h"
-#include "platform/files/fake_temp_folder.h"
-#include "platform/processes/child.h"
+#include "block/proxy/program_exports_fixture.h"
 
 namespace berth::block::proxy {
 namespace {
@@ -27,63 +16,6 @@ using base::StatusCode;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-class ProgramExportsTest : public testing::Test {
- protected:
-  static constexpr std::chrono::seconds kPatience{20};
-
-  void SetUp() override {
-    ASSERT_OK(platform::MakeFolders(run_, 0755));
-    WriteProgram("exec " + std::filesystem::read_symlink("/proc/self/exe").parent_path().string() +
-                 "/berth-export serve 3<>" + image_ + " <" + settings_);
-    setenv("PATH", (folder_.path() + ":" + path_).c_str(), 1);
-    OpenExports();
-  }
-  void TearDown() override {
-    if (exports_ == nullptr) OpenExports();
-    EXPECT_TRUE(exports_->Kill("store", "pvc-1").ok());
-    setenv("PATH", path_.c_str(), 1);
-  }
-  // The program notes its standard input, and then runs `rest`.
-  void WriteProgram(const std::string& rest) {
-    const std::string program = folder_ / "berth-testing";
-    std::ofstream(program) << "#!/bin/sh\ncat >" << settings_ << "\n" << rest << "\n";
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  }
-  void OpenExports(const std::string& image_program = "berth-export") {
-    auto exports = Exports::Open({.folder = run_, .image_program = image_program});
-    ASSERT_OK(exports);
-    exports_ = *std::move(exports);
-  }
-  Volume MakeVolume(bool read_only = false) const {
-    return {.store = "store",
-            .image = "pvc-1",
-            .read_only = read_only,
-            .program = "berth-testing",
-            .settings = {{"cluster", {{"key", "precious"}}}}};
-  }
-  // Waits until List() satisfies `done`.
-  void Await(const std::function<bool(const std::vector<Export>&)>& done) const {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!done(exports_->List())) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  }
-  // Kills the daemon, and waits until it has ended.
-  void KillDaemonOf(const Export& record) const {
-    const base::UniqueFd process = platform::OpenPid(record.daemon.pid);
-    ASSERT_EQ(kill(record.daemon.pid, SIGKILL), 0);
-    ASSERT_TRUE(
-        platform::WaitReadable(process.get(), std::chrono::steady_clock::now() + kPatience));
-  }
-
-  const std::string path_ = getenv("PATH");
-  const platform::TempFolder folder_;
-  const std::string run_ = folder_ / "run", settings_ = folder_ / "settings",
-                    image_ = folder_.SparseFile("image", 64 * kMiB);
-  std::unique_ptr<Exports> exports_;
-};
 
 TEST_F(ProgramExportsTest, GetItsSettingsWhichAreOnNoDisk) {
   const auto shown = exports_->ShowVolume(MakeVolume());
@@ -223,66 +155,6 @@ TEST_F(ProgramExportsTest, ManyDeathsAreToldAtOnceAndTheNextProxyShowsTheVolumes
   for (const Export& record : shown) {
     EXPECT_TRUE(exports_->Kill(record.volume.store, record.volume.image).ok());
   }
-}
-
-// The program shows the image by a bind mount, and answers each call; it refuses to quit.
-TEST_F(ProgramExportsTest, OneThatCannotBeFlushedIsQuarantinedWithItsDaemonUntilItIsKilled) {
-  const std::string elsewhere = folder_ / "elsewhere";  // on a file system of its own
-  ASSERT_OK(platform::MakeFolders(elsewhere, 0755));
-  WriteProgram("exec /usr/bin/python3 -c '" + std::string(R"PY(
-import json, socket, struct, subprocess, sys
-settings = json.load(open(sys.argv[1]))
-subprocess.run(["mount", "-t", "tmpfs", "none", sys.argv[2]], check=True)
-open(sys.argv[2] + "/shown", "w").close()
-subprocess.run(["mount", "--bind", sys.argv[2] + "/shown", settings["file"]], check=True)
-header = struct.Struct("=4sHHII")
-with socket.socket(socket.AF_UNIX) as listener:
-    listener.bind(settings["socket"])
-    listener.listen()
-    while True:
-        caller = listener.accept()[0]
-        *begin, size, end = header.unpack(caller.recv(header.size, socket.MSG_WAITALL))
-        method = json.loads(caller.recv(size, socket.MSG_WAITALL))["method"]
-        reply = {"error": "flush the volume: Input/output error"} if method == "export.quit" else {"size": 1}
-        data = json.dumps(reply).encode()
-        caller.sendall(header.pack(*begin, len(data), end) + data)
-        caller.close()
-)PY") + "' " + settings_ +
-               " " + elsewhere);
-  ASSERT_OK(exports_->ShowVolume(MakeVolume()));
-  const Export before = exports_->List().front();
-  const auto lives = [&] {
-    const auto process = OpenDaemon(before.daemon);
-    return process.ok() && process->valid();
-  };
-  // A proxy that is started anew, also in the midst of a Close, knows it as well.
-  for (int i = 0; i < 2; ++i) {
-    const base::Status closed = exports_->Close("store", "pvc-1");
-    EXPECT_EQ(closed.code(), StatusCode::kDataLoss);
-    EXPECT_THAT(base::Message(closed), HasSubstr("Input/output error"));
-    ASSERT_THAT(exports_->List(), SizeIs(1));
-    EXPECT_EQ(exports_->List().front().state, Export::State::kQuarantined);
-    EXPECT_THAT(exports_->List().front().reason, HasSubstr("Input/output error"));
-    EXPECT_TRUE(lives());
-    EXPECT_EQ(exports_->ShowVolume(MakeVolume()).status().code(), StatusCode::kFailedPrecondition);
-    exports_.reset();
-    const std::string record =
-        std::filesystem::directory_iterator(run_ + "/records")->path().string();
-    auto json = base::json::Parse(*platform::ReadFile(record));
-    ASSERT_OK(json);
-    if (i == 1) {
-      (*json)["state"] = "closing";
-      std::ofstream(record) << base::json::Dump(*json) << "\n";
-    }
-    OpenExports();
-    ASSERT_THAT(exports_->List(), SizeIs(1));
-    EXPECT_EQ(exports_->List().front().state, Export::State::kQuarantined);
-    EXPECT_THAT(exports_->List().front().reason, HasSubstr("Input/output error"));
-    EXPECT_TRUE(lives());
-  }
-  ASSERT_OK(exports_->Kill("store", "pvc-1"));
-  EXPECT_THAT(exports_->List(), IsEmpty());
-  EXPECT_FALSE(lives());
 }
 
 TEST_F(ProgramExportsTest, AnAdoptedOneWithoutSettingsIsDroppedUntilTheAgentSendsThem) {

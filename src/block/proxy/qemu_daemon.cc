@@ -65,39 +65,42 @@ base::Status AddConnection(QmpClient& qmp, const ExportCall& call, const std::st
       .status();
 }
 
-// An NBD server tells the size when a client connects, so the volume gets a new connection, with
-// the size of now. QEMU flushes the earlier one and waits for its requests before it takes the new
-// one.
-base::Status ConnectAnew(QmpClient& qmp, const ExportCall& call,
-                         steady_clock::time_point deadline) {
+// The names of the daemon's connections to the volume's server.
+base::StatusOr<std::vector<std::string>> ListConnections(QmpClient& qmp,
+                                                         steady_clock::time_point deadline) {
   ASSIGN_OR_RETURN(const Json nodes,
                    qmp.Call("query-named-block-nodes", {{"flat", true}}, deadline));
-  std::vector<std::string> earlier;
-  int last = 0;
+  std::vector<std::string> names;
   for (const Json& node : nodes) {
-    const std::string name = base::json::String(node, {"node-name"});
-    if (!name.starts_with(kServerNode)) continue;
-    last = std::max(last, std::atoi(name.c_str() + kServerNode.size()));
-    earlier.push_back(name);
+    std::string name = base::json::String(node, {"node-name"});
+    if (name.starts_with(kServerNode)) names.push_back(std::move(name));
   }
+  return names;
+}
+
+// An NBD server tells the size when a client connects, so the volume gets a new connection, with
+// the size of now. QEMU flushes the earlier one and waits for its requests before it takes the new
+// one. EndQemuConnections then ends the one that is not in use.
+base::Status ConnectAnew(QmpClient& qmp, const ExportCall& call,
+                         steady_clock::time_point deadline) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> earlier, ListConnections(qmp, deadline));
   if (earlier.empty()) {
     return Error(StatusCode::kFailedPrecondition,
                  "an earlier version of Berth mapped volume {}, so it does not grow before it is "
                  "mapped anew",
                  Quote(call.volume.image));
   }
+  int last = 0;
+  for (const std::string& name : earlier) {
+    last = std::max(last, std::atoi(name.c_str() + kServerNode.size()));
+  }
   const std::string connection = fmt::format("{}{}", kServerNode, last + 1);
   RETURN_IF_ERROR(AddConnection(qmp, call, connection, deadline));
-  const base::Status changed =
-      qmp.Call("blockdev-reopen",
-               {{"options", Json::array({OnTopOf(connection, call.volume.read_only)})}}, deadline)
-          .status();
-  if (!changed.ok()) earlier = {connection};
-  for (const std::string& name : earlier) {
-    const auto ended = qmp.Call("blockdev-del", {{"node-name", name}}, deadline);
-    if (!ended.ok()) LOG_WARNING("end {}: {}", name, base::ToString(ended.status()));
-  }
-  return changed;
+  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_export.connected">());
+  return qmp
+      .Call("blockdev-reopen",
+            {{"options", Json::array({OnTopOf(connection, call.volume.read_only)})}}, deadline)
+      .status();
 }
 
 bool RunsOrIsUnknown(const DaemonId& daemon) {
@@ -167,6 +170,20 @@ base::Status GrowQemuExport(const ExportCall& call, int64_t size,
   ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(call.socket, deadline));
   if (!call.volume.server.empty()) return ConnectAnew(qmp, call, deadline);
   return qmp.Call("block_resize", {{"node-name", kNode}, {"size", size}}, deadline).status();
+}
+
+base::Status EndQemuConnections(const ExportCall& call, steady_clock::time_point deadline) {
+  ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(call.socket, deadline));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListConnections(qmp, deadline));
+  if (names.size() <= 1) return base::OkStatus();
+  for (const std::string& name : names) {
+    const base::Status ended = qmp.Call("blockdev-del", {{"node-name", name}}, deadline).status();
+    // The one in use is refused (qapi/block-core.json, blockdev-del).
+    if (!ended.ok() && ended.code() != StatusCode::kFailedPrecondition) return ended;
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> left, ListConnections(qmp, deadline));
+  if (left.size() == 1) return base::OkStatus();
+  return Error(StatusCode::kUnavailable, "{} connections to the server are left", left.size());
 }
 
 base::Status QuitQemu(const ExportCall& call, steady_clock::time_point deadline) {

@@ -16,6 +16,10 @@ base::Status AddQemuExport(const ExportCall& call, std::chrono::steady_clock::ti
 base::Status GrowQemuExport(const ExportCall& call, int64_t size,
                             std::chrono::steady_clock::time_point deadline);
 
+// Ends all connections to the volume's server but the one in use.
+base::Status EndQemuConnections(const ExportCall& call,
+                                std::chrono::steady_clock::time_point deadline);
+
 base::Status QuitQemu(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace berth::block::proxy

@@ -73,10 +73,9 @@ base::StatusOr<Message> ListExports(const Exports& exports, const Message& reque
   base::ipc::Strings list;
   for (const Export& record : exports.List()) {
     if (!image.empty() && record.volume.image != image) continue;
-    constexpr std::string_view kStates[] = {"starting", "serving", "quarantined", "closing"};
     list.push_back(base::json::Dump({{"store", record.volume.store},
                                      {"image", record.volume.image},
-                                     {"state", kStates[static_cast<size_t>(record.state)]},
+                                     {"state", StateName(record.state)},
                                      {"reason", record.reason},
                                      {"path", record.volume.path},
                                      {"server", record.volume.server},

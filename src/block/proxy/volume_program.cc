@@ -25,13 +25,18 @@ namespace {
 
 constexpr std::chrono::milliseconds kServePause{5};
 
-base::StatusOr<Message> CallProgram(const ExportCall& call, std::string_view method,
-                                    steady_clock::time_point deadline) {
+base::ipc::Result<Message> AskProgram(const ExportCall& call, std::string_view method,
+                                      steady_clock::time_point deadline) {
   Message request;
   request.Set(base::ipc::kMethod, std::string(method));
-  auto reply = base::ipc::Call(call.socket, request, deadline);
+  return base::ipc::Call(call.socket, request, deadline);
+}
+
+base::StatusOr<Message> CallProgram(const ExportCall& call, std::string_view method,
+                                    steady_clock::time_point deadline) {
+  auto reply = AskProgram(call, method, deadline);
   if (reply.ok()) return *std::move(reply);
-  return Error(CodeOf(reply.failure().problem), "{}: {}: {}", call.volume.program, method,
+  return Error(CodeOf(reply.failure()), "{}: {}: {}", call.volume.program, method,
                reply.failure().text);
 }
 
@@ -107,10 +112,13 @@ base::Status GrowVolumeProgram(const ExportCall& call, int64_t size,
 }
 
 base::Status QuitVolumeProgram(const ExportCall& call, steady_clock::time_point deadline) {
-  const base::Status told = CallProgram(call, calls::kQuit, deadline).status();
-  // A program refuses for no other reason (export_call.h).
-  if (told.code() != StatusCode::kFailedPrecondition) return told;
-  return Error(StatusCode::kDataLoss, "{}", base::Message(told));
+  const auto told = AskProgram(call, calls::kQuit, deadline);
+  if (told.ok()) return base::OkStatus();
+  const base::ipc::Failure& failure = told.failure();
+  // A program of an earlier version gives no code, and refuses mostly because of a failed flush.
+  const bool without_code = failure.problem == base::ipc::Problem::kRefused && failure.code.empty();
+  return Error(without_code ? StatusCode::kDataLoss : CodeOf(failure), "{}: {}: {}",
+               call.volume.program, calls::kQuit, failure.text);
 }
 
 }  // namespace berth::block::proxy
