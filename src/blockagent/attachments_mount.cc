@@ -427,11 +427,12 @@ Status Attachments::PrepareDevice(const Subject& subject, Record& record, block:
   const bool keeps_notes = read.status().code() != StatusCode::kUnimplemented;
   if (keeps_notes) RETURN_IF_ERROR(read);
   std::string noted = keeps_notes ? *read : "";
-  const auto note = [&](const std::string& uuid) {
+  const auto note = [&](const std::string& uuid) -> Status {
     if (!keeps_notes) return base::OkStatus();
-    Status done = backend.NoteFormatting(record.image, uuid);
-    if (done.ok()) noted = uuid;
-    return done;
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.note.before">());
+    RETURN_IF_ERROR(backend.NoteFormatting(record.image, uuid));
+    noted = uuid;
+    return base::FaultPoint<"blockagent.note.after">();
   };
   ASSIGN_OR_RETURN(
       record.fs_type,

@@ -55,7 +55,10 @@ StatusOr<bool> Attachments::FreeFromDead(const Record& record, const Force& forc
   // keeps its lock, so that the volume is safe; but a node that has to take the volume off is not
   // clean as long as it lives.
   ASSIGN_OR_RETURN(const BackendPtr before, OpenBackend(record.backend));
-  if (const Status ended = before->EndUnshown(record.image); !ended.ok()) {
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.end_unshown.before">());
+  const Status ended = before->EndUnshown(record.image);
+  RETURN_IF_ERROR(base::FaultPoint<"blockagent.end_unshown.after">());
+  if (!ended.ok()) {
     if (force.on) return ended;
     LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(ended));
     return false;
@@ -66,7 +69,9 @@ StatusOr<bool> Attachments::FreeFromDead(const Record& record, const Force& forc
   const auto freed = [&]() -> Status {
     RETURN_IF_ERROR(settings);
     ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(*settings));
-    return backend->FreeFromDead(record.image);
+    RETURN_IF_ERROR(base::FaultPoint<"blockagent.free.before">());
+    RETURN_IF_ERROR(backend->FreeFromDead(record.image));
+    return base::FaultPoint<"blockagent.free.after">();
   }();
   if (!freed.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(freed));
   return freed.ok();

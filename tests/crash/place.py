@@ -9,8 +9,9 @@ import tempfile
 import threading
 
 from flows import attach, main_job
+from storages import KINDS
 from survivor import Survivor
-from lib import block_agent, crust, csi_double, leaks, mounts, roles, standalone
+from lib import block_agent, crust, csi_double, io_proxy, leaks, mounts, roles, standalone
 
 CLONE_NEWNET = 0x40000000
 
@@ -45,11 +46,14 @@ class Place:
         self.double = None
         self.agent = None
         self.handler = None
+        self.proxy = None
+        self.storages = {}
         self._make()
         return self
 
     def __exit__(self, *_):
         self._unmake()
+        self._end_storages()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _make(self):
@@ -62,7 +66,10 @@ class Place:
     def _unmake(self):
         if self.agent is not None:
             self.agent.kill()
+        for storage in self.storages.values():
+            storage.end()
         self.berth.kill()
+        self._end_proxy()
         self._end_double()
         self.handler.kill()
         self.runtime.stop()
@@ -94,9 +101,33 @@ class Place:
         self.agent = block_agent.BlockAgent(self.berth, "node-a", self.berth.data, self.folder, kubeconfig=config)
         self.agent.log.unlink(missing_ok=True)
 
+    def _begin_storage(self, kind):
+        """Gives the storage of this place, as new, and makes an I/O proxy for the agent, without starting it."""
+        if kind not in self.storages:
+            self.storages[kind] = KINDS[kind](self.folder)
+        self.storages[kind].begin()
+        self.proxy = io_proxy.IoProxy(self.folder)
+        self.proxy.log.unlink(missing_ok=True)
+        self.agent.flags = ["--io-proxy-socket", self.proxy.socket]
+        return self.storages[kind]
+
+    def _end_storages(self):
+        for storage in self.storages.values():
+            storage.stop()
+        self.storages = {}
+
+    def _end_proxy(self):
+        if self.proxy is None:
+            return
+        self.proxy.kill()
+        self.proxy.remove_volumes()
+        shutil.rmtree(self.proxy.folder, ignore_errors=True)
+        self.proxy = None
+
     def begin_anew(self):
         """Clears the place after a failure, because what is left would fail every later flow, too."""
         self._unmake()
+        self._end_storages()
         self._make()
 
     def _left_at_double(self):
@@ -114,9 +145,12 @@ class Place:
                 *(f"mark of sandbox {name}" for name in self.handler.marks()),
                 *(f"plan of pod {name}" for name in self.handler.plans())]
 
-    def prepare(self, fresh):
+    def prepare(self, flow, fresh):
         """Makes Berth's data folder one in which Berth has been used before, or removes it. Used means that each driver
-        has made a volume, because the first one leaves objects that the later ones find."""
+        has made a volume, because the first one leaves objects that the later ones find. A flow of a storage uses no
+        such driver."""
+        if hasattr(flow, "storage"):
+            return
         if fresh:
             shutil.rmtree(self.berth.data, ignore_errors=True)
             self.used = False
@@ -139,13 +173,14 @@ class Place:
             self._begin_double()
         if getattr(flow, "beside_agent", False):
             self._begin_agent()
+        storage = self._begin_storage(flow.storage) if hasattr(flow, "storage") else None
         handler = self.handler if getattr(flow, "beside_handler", False) else None
         if handler is not None:
             handler.log.unlink(missing_ok=True)
             self.berth.flags += ["--crust-run", handler.run]
         faults = {"BERTH_FAULTS": ",".join(f"{point}=crash" for point in crashes)} if crashes else {}
         survivor = Survivor(self.berth, {"BERTH_FAULT_ONCE": str(marks), "BERTH_FAULT_LOG": str(log), **faults},
-                            self.double, self.agent, handler, self.runtime)
+                            self.double, self.agent, handler, self.runtime, storage, self.proxy)
         killed, over = threading.Event(), threading.Event()
         try:
             survivor.start()
@@ -163,6 +198,7 @@ class Place:
                 left = [what for what in left if not what.startswith(CONTAINERDS_OWN)]
             assert not left, "left behind:\n" + "\n".join(left) + f"\n{self.berth.log_tail(60)}"
             self._end_double()
+            self._end_proxy()
             self.agent = None
         except BaseException:
             over.set()

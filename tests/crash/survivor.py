@@ -22,14 +22,30 @@ def beside_handler(flow):
     return flow
 
 
+def beside_storage(kind):
+    """Gives the flow a storage (storages.py), a block agent, and the I/O proxy of its node."""
+    def decorate(flow):
+        flow.storage = kind
+        return beside_agent(flow)
+    return decorate
+
+
 class Survivor:
-    def __init__(self, berth, environment=None, double=None, agent=None, handler=None, runtime=None):
+    # How long a step may take, in seconds. A storage keeps the client of a process that died for half a minute.
+    patience = 60
+
+    def __init__(self, berth, environment=None, double=None, agent=None, handler=None, runtime=None, storage=None,
+                 proxy=None):
         self.berth = berth
         self.environment = environment or {}
         self.double = double
         self.agent = agent
         self.handler = handler
         self.runtime = runtime
+        self.storage = storage
+        self.proxy = proxy
+        if storage is not None:
+            self.patience = 150
         self.api = local_api.LocalApi(berth.data / "api.sock")
         self.restarts = 0
 
@@ -40,6 +56,9 @@ class Survivor:
         if self.agent is not None and self.agent.process is not None and self.agent.process.poll() is not None:
             self.restarts += 1
             self.agent.start(env=self.environment)
+        if self.proxy is not None and self.proxy.process is not None and self.proxy.process.poll() is not None:
+            self.restarts += 1
+            self.proxy.start(env=self.environment, wait=False)
         if self.handler is not None and self.handler.process is not None and self.handler.process.poll() is not None:
             self.restarts += 1
             self.handler.start(env=self.environment)
@@ -62,7 +81,7 @@ class Survivor:
             self.restarts += 1
             self.start()
 
-    def step(self, what, action, seconds=60):
+    def step(self, what, action, seconds=None):
         """Repeats `action` until its value is not false, and returns that value. A Failure counts as a try that did
         not succeed."""
         last = None
@@ -77,12 +96,12 @@ class Survivor:
                 return False
 
         try:
-            return standalone.wait_for(what, attempt, seconds)
+            return standalone.wait_for(what, attempt, seconds or self.patience)
         except standalone.Failure as failure:
             raise AssertionError(f"{failure}\n{last}\n{self.state()}\n{self.log_tail()}") from None
 
     def log_tail(self):
-        beside = {"block agent": self.agent, "CRUST handler": self.handler}
+        beside = {"block agent": self.agent, "I/O proxy": self.proxy, "CRUST handler": self.handler}
         return self.berth.log_tail(60) + "".join(f"\n-- {name}:\n{process.log_tail()}"
                                                  for name, process in beside.items() if process is not None)
 

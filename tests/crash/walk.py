@@ -6,12 +6,13 @@ import queue
 import time
 import traceback
 
-from flows import FLOWS
+from flows import FLOWS, STORAGE_FLOWS
 from place import Place
 
 WORKERS = int(os.environ.get("BERTH_CRASH_WORKERS", "3"))
 # Points that depend on the order of threads are not passed each time.
 TRIES = 4
+ALL_FLOWS = FLOWS | STORAGE_FLOWS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,16 +45,17 @@ def _do(place, job):
     log = place.folder / "points"
     log.unlink(missing_ok=True)
     try:
-        place.prepare(job.fresh)
+        flow = ALL_FLOWS[job.flow]
+        place.prepare(flow, job.fresh)
         began = time.monotonic()
         for attempt in range(TRIES if job.point or job.kill else 1):
             # A kill after the flow's end hits no process.
             kill = job.kill and (job.kill[0] / 2**attempt, job.kill[1])
-            result.crashed = place.run(FLOWS[job.flow], crashes=[point for point in (job.point, job.then) if point],
+            result.crashed = place.run(flow, crashes=[point for point in (job.point, job.then) if point],
                                        kill=kill, log=log)
             if result.crashed:
                 break
-            place.prepare(job.fresh)
+            place.prepare(flow, job.fresh)
         result.seconds = time.monotonic() - began
         result.points = sorted(set(log.read_text().split()))
     except Exception as error:  # the worker goes on; the test reports the failure

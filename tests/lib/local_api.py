@@ -11,6 +11,7 @@ PATHS = {
     "persistentvolumes": "/api/v1/persistentvolumes",
     "events": "/api/v1/namespaces/default/events",
     "nodes": "/api/v1/nodes",
+    "namespaces": "/api/v1/namespaces",
     "endpoints": "/api/v1/namespaces/default/endpoints",
     "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
@@ -31,7 +32,7 @@ PATHS = {
 }
 SHORT = {"pvc": "persistentvolumeclaims", "pv": "persistentvolumes"}
 PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes",
-           "Node": "nodes", "Endpoints": "endpoints", "RuntimeClass": "runtimeclasses",
+           "Node": "nodes", "Namespace": "namespaces", "Endpoints": "endpoints", "RuntimeClass": "runtimeclasses",
            "StorageClass": "storageclasses", "CSINode": "csinodes",
            "HostMount": "hostmounts", "StorageCluster": "storageclusters", "VolumeFence": "volumefences",
            "NodeCleanup": "nodecleanups",

@@ -28,7 +28,7 @@ class Missing(Exception):
     """A package could not be fetched."""
 
 
-def _unpacked():
+def unpacked():
     """Gives {package: the folder that it is unpacked in}."""
     folders = {}
     for name, file in PACKAGES.items():
@@ -56,9 +56,9 @@ class Tgt:
         self.process = None
         self.luns = {}  # number: parameters
         self.accounts = []
-        unpacked = _unpacked()
-        self.programs = f"{unpacked['tgt']}/usr/sbin"
-        libraries = [f"{folder}/{place}" for folder in sorted(set(unpacked.values())) if folder
+        folders = unpacked()
+        self.programs = f"{folders['tgt']}/usr/sbin"
+        libraries = [f"{folder}/{place}" for folder in sorted(set(folders.values())) if folder
                      for place in (LIBRARIES, "lib/x86_64-linux-gnu")]
         self.environment = os.environ | {"TGT_IPC_SOCKET": str(self.folder / "control"),
                                          "LD_LIBRARY_PATH": ":".join(libraries)}

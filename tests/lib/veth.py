@@ -18,15 +18,15 @@ class Veth:
             if f"{net}.{first}/30" not in routes:
                 break
 
-    def connect(self, pid):
-        """Gives `address` to `eth0` in the network namespace of a process."""
+    def connect(self, pid, link="eth0"):
+        """Gives `address` to the link of this name in the network namespace of a process."""
         run = subprocess.check_call
-        run(["ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", str(pid)])
+        run(["ip", "link", "add", self.link, "type", "veth", "peer", "name", link, "netns", str(pid)])
         run(["ip", "address", "add", f"{self.ours}/30", "dev", self.link])
         run(["ip", "link", "set", self.link, "up"])
         enter = ["nsenter", "--target", str(pid), "--net"]
-        run([*enter, "ip", "address", "add", f"{self.address}/30", "dev", "eth0"])
-        run([*enter, "ip", "link", "set", "eth0", "up"])
+        run([*enter, "ip", "address", "add", f"{self.address}/30", "dev", link])
+        run([*enter, "ip", "link", "set", link, "up"])
 
     def set_link(self, state):
         """"down": packets get lost, in both directions. "up": they pass again."""

@@ -19,7 +19,10 @@ def begin(s, claims="Retain"):
     """Makes a storage cluster with its class, and starts the agent."""
     images(s).mkdir(exist_ok=True)
     s.agent.start(env=s.environment)
-    cluster = block_agent.storage_cluster("main", images(s))
+    make_cluster(s, block_agent.storage_cluster("main", images(s)), claims)
+
+
+def make_cluster(s, cluster, claims):
     cluster["spec"]["cleanup"] = {"claims": claims, "unmapTimeoutSeconds": 5}
     s.create(cluster)
     s.create(objects.storage_class("of-main", provisioner="block.berth.dev", binding="Immediate",
@@ -31,19 +34,28 @@ def begin(s, claims="Retain"):
 def end(s):
     """Checks that nothing is mapped, fenced, recorded or in the folder, and that the driver is removed with its
     agent."""
+    nothing_used(s)
+    s.step("the devices to be gone", lambda: not block_agent.loops_of(images(s)))
+    s.step("the images to be gone", lambda: not [path for path in images(s).rglob("*") if path.is_file()])
+    remove_agent(s)
+    shutil.rmtree(images(s))
+
+
+def nothing_used(s):
     s.nothing_left()
     s.quiet()
     s.step("the agent to have nothing on record", lambda: not s.agent.records())
     s.step("the fences to be gone", lambda: not s.api.items("volumefences"))
-    s.step("the devices to be gone", lambda: not block_agent.loops_of(images(s)))
-    s.step("the images to be gone", lambda: not [path for path in images(s).rglob("*") if path.is_file()])
+    s.step("no node to owe anything", lambda: not s.api.items("nodecleanups"))
+
+
+def remove_agent(s):
     s.gone("storageclasses", "of-main")
     stop(s)
     shutil.rmtree(s.berth.data / "volume-plugins" / "berth.dev~block")
     store = s.berth.data / "kubelet" / "plugins" / "kubernetes.io" / "flexvolume"
     # os.walk takes a folder that is removed meanwhile for an empty one.
     s.step("the copies of the driver to be gone", lambda: not any(files for _, _, files in os.walk(store)))
-    shutil.rmtree(images(s))
     shutil.rmtree(s.berth.data / "block-agent")
 
 
@@ -67,6 +79,10 @@ def entries_of(s, volume):
 
 def name_of(s, claim):
     return s.volume_of(claim)["metadata"]["name"]
+
+
+def image_of(s, claim):
+    return s.volume_of(claim)["spec"]["flexVolume"]["options"]["image"]
 
 
 @beside_agent
@@ -100,29 +116,38 @@ def block(s):
 def kept(s):
     """A pod takes a volume over whose fence has the entry of a pod that is gone, on a node that is switched off."""
     volume = name_of(s, "data")
+    used_elsewhere(s, volume)
+    take_over(s, volume)
+    s.gone("nodecleanups", "node-x")
+    s.gone("nodes", "node-x")
+
+
+def used_elsewhere(s, volume):
     s.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-x"}, "spec": {"unschedulable": True}})
     s.create({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": volume},
               "attachments": [{"node": "node-x", "podNamespace": "default", "pod": "db", "podUID": "a-uid",
                                "mountDir": "/var/lib/kubelet/pods/a-uid", "readOnly": False, "clusterName": "main"}]})
+
+
+def take_over(s, volume):
     s.create(objects.pod("db", stay(check("/data")), ["data"], **HERE))
     s.step("node-x to be asked to take the volume off", lambda: s.api.get("nodecleanups", "node-x"))
     s.done("node-x to be out of service",
            lambda: s.api.patch("nodes", "node-x", {"spec": {"taints": [OUT_OF_SERVICE]}}))
     s.step("the pod to have the volume", lambda: [e["node"] for e in entries_of(s, volume)] == ["node-a"]
-           and s.phase("db") == "Running", seconds=120)
-    s.gone("nodecleanups", "node-x")
-    s.gone("nodes", "node-x")
+           and s.phase("db") == "Running", seconds=150)
 
 
 def taken(s):
     """Takes the volume from a pod that has it, as 'berth fence break --dangerous' does."""
     volume = name_of(s, "data")
+    image = image_of(s, "data")
     entry, = entries_of(s, volume)
     # Without the mark the agent could find the use in the fence, and drop its NodeCleanup before the fence is gone.
     mark = {"metadata": {"annotations": {"block.berth.dev/broken-pods": f"{entry['podUID']},"}}}
     s.done("the fence to be marked", lambda: s.api.patch("volumefences", volume, mark))
     s.create({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "NodeCleanup", "metadata": {"name": "node-a"},
-              "entries": [{"volume": volume, "clusterName": "main", "image": volume, "reason": "a test",
+              "entries": [{"volume": volume, "clusterName": "main", "image": image, "reason": "a test",
                            "attachment": entry}]})
     s.gone("volumefences", volume)
     # If Berth is killed meanwhile, the pod asks for the volume again; the agent then has a record of it, and the
