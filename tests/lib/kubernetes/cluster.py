@@ -7,6 +7,7 @@ from lib import kube
 from lib.standalone import ROOT, wait_for
 
 CORE, STORAGE, RBAC = "/api/v1", "/apis/storage.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 SNAPSHOTS, GROUPS = "/apis/snapshot.storage.k8s.io/v1", "/apis/groupsnapshot.storage.k8s.io/v1"
 # By kind: the group's path, the plural, and whether objects have a namespace.
 KINDS = {
@@ -20,6 +21,8 @@ KINDS = {
     "ClusterRole": (RBAC, "clusterroles", False), "ClusterRoleBinding": (RBAC, "clusterrolebindings", False),
     "Role": (RBAC, "roles", True), "RoleBinding": (RBAC, "rolebindings", True),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases", True),
+    "ValidatingAdmissionPolicy": (ADMISSION, "validatingadmissionpolicies", False),
+    "ValidatingAdmissionPolicyBinding": (ADMISSION, "validatingadmissionpolicybindings", False),
     "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", False),
     "VolumeSnapshot": (SNAPSHOTS, "volumesnapshots", True), "VolumeSnapshotContent": (SNAPSHOTS, "volumesnapshotcontents", False),
     "VolumeSnapshotClass": (SNAPSHOTS, "volumesnapshotclasses", False),
@@ -130,10 +133,13 @@ class Cluster:
             self.create({"apiVersion": f"{group}/v1", "kind": f"{scope}RoleBinding", "metadata": {"name": full},
                          "roleRef": {"apiGroup": group, "kind": f"{scope}Role", "name": full}, "subjects": [subject]}, inner)
 
-    def write_token(self, path, namespace, name):
-        """Writes a kubeconfig with a token of a service account."""
-        token = self.api.post(self.path("ServiceAccount", namespace, name) + "/token", {
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 36000}})
+    def write_token(self, path, namespace, name, pod=None):
+        """Writes a kubeconfig with a token of a service account. With `pod`, the token is that pod's, and names its node."""
+        spec = {"expirationSeconds": 36000}
+        if pod is not None:
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        token = self.api.post(self.path("ServiceAccount", namespace, name) + "/token",
+                              {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec})
         assert token.code == 201, token
         config = yaml.safe_load(self.kubeconfig.read_text())
         for user in config["users"]:
