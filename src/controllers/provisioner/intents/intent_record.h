@@ -46,13 +46,13 @@ class IntentRecord {
   // held from now on. Errors come from the API. A malformed intent is logged, and is lost with the
   // next write.
   base::StatusOr<Left> Load(const std::string& lease) ABSL_LOCKS_EXCLUDED(write_mutex_, mutex_);
-  // Whether Hold can be called: the Lease was read, and nobody else has written it since.
+  // Whether HoldIntent can be called: the Lease was read, and nobody else has written it since.
   bool loaded() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Records the intent of the claim of that uid in place of an earlier one. OK: it is recorded.
   // ABORTED: call Load first. RESOURCE_EXHAUSTED: the record is full. Other errors come from the
   // API; the earlier intent is held then.
-  base::Status Hold(const std::string& uid, const Intent& intent)
+  base::Status HoldIntent(const std::string& uid, const Intent& intent)
       ABSL_LOCKS_EXCLUDED(write_mutex_, mutex_);
   // The intent of the claim of that uid is settled. Returns whether there was one.
   bool Release(const std::string& uid) ABSL_LOCKS_EXCLUDED(mutex_);
