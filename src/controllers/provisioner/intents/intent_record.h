@@ -1,18 +1,19 @@
 // The record of a provisioner's intents (intent.h) that outlives the process: an annotation of a
 // Lease of its own, so that no claim is marked and another program can take over at any moment.
 //
-//   Hold: written before CreateVolume is called ──▶ [recorded] ── Release: gone with the next write
+//   HoldIntent: written before CreateVolume ──▶ [recorded] ── Release: gone with the next write
 //
-// Callers of Hold who come while a write runs share the next one. A released intent is taken off
-// by Flush at the latest.
+// Callers of HoldIntent who come while a write runs share the next one. A released intent is taken
+// off by Flush at the latest.
 //
 // Only one process writes the Lease at a time, as the leader or as the provisioner of its node. If
-// another process wrote it meanwhile, Hold is refused with ABORTED until Load has read it again.
+// another process wrote it meanwhile, HoldIntent is refused with ABORTED until Load has read it
+// again.
 //
 // Where the record has no namespace, or the role may not write Leases there, nothing is recorded,
 // and the log says so once: then a process that is killed may leave a volume that no object names.
 //
-// Thread-safe. Load, Hold and Flush call the API.
+// Thread-safe. Load, HoldIntent and Flush call the API.
 #pragma once
 
 #include <map>
