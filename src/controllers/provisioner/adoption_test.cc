@@ -35,7 +35,7 @@ class AdoptionTest : public ProvisionerTest {
                         .since = cluster_.clock.Now()};
     IntentRecord record(cluster_.client, {.ns = "storage", .lineage = lineage});
     ASSERT_TRUE(record.Load(api::ProvisioningIntentsLease(kDriver, "")).ok());
-    ASSERT_TRUE(record.Hold("uid-data", intent).ok());
+    ASSERT_TRUE(record.HoldIntent("uid-data", intent).ok());
     cluster_.client.TakeActions();
   }
   void Restart() {

@@ -21,7 +21,7 @@ base::Status Attempts::Open(const Claim& claim, Attempt attempt) {
                 .inherited = attempt.earlier == Earlier::kInherited,
                 .given_up = attempt.given_up,
                 .since = attempt.since};
-  const base::Status held = record_.Hold(claim.uid(), intent);
+  const base::Status held = record_.HoldIntent(claim.uid(), intent);
   if (!record_.loaded()) wake_.record();
   RETURN_IF_ERROR(held);
   MutexLock lock(mutex_);

@@ -73,7 +73,7 @@ class Attempts {
   // The last attempt for the claim of that uid; nullopt if none was made.
   std::optional<Attempt> FindLast(const std::string& uid) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Records `attempt`, whose outcome is unknown, so that it outlives the process. To be called
-  // before CreateVolume. On an error the last attempt is as it was; see IntentRecord::Hold.
+  // before CreateVolume. On an error the last attempt is as it was; see IntentRecord::HoldIntent.
   base::Status Open(const Claim& claim, Attempt attempt) ABSL_LOCKS_EXCLUDED(mutex_);
   // Replaces the last attempt after the driver's answer.
   void Record(const std::string& uid, Attempt attempt) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -20,7 +20,7 @@ void HandlerQueue::AddChange(Change change, uint32_t round) {
 
 void HandlerQueue::AddSync() { waiting_.push_back({.sync = true}); }
 
-bool HandlerQueue::Take(Objects& objects, Delivery& delivery) {
+bool HandlerQueue::TakeDelivery(Objects& objects, Delivery& delivery) {
   if (TakePresent(objects, delivery)) return true;
   if (waiting_.empty()) return false;
   Waiting& first = waiting_.front();

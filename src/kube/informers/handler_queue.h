@@ -56,11 +56,11 @@ class HandlerQueue {
 
   // Adds a change of an object that the round of this number gave away.
   void AddChange(Change change, uint32_t round);
-  // Adds the word that all of the first list was added before.
+  // Adds the sync mark: every object of the first list was added before it.
   void AddSync();
 
   // Takes what is delivered next. Returns false if nothing is.
-  bool Take(Objects& objects, Delivery& delivery);
+  bool TakeDelivery(Objects& objects, Delivery& delivery);
 
  private:
   struct Waiting {

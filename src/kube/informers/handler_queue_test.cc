@@ -68,7 +68,7 @@ class HandlerQueueTest : public ::testing::Test, public HandlerQueue::Objects {
   // Returns whether there was something to deliver.
   bool Deliver() {
     HandlerQueue::Delivery delivery;
-    if (!queue_.Take(*this, delivery)) return false;
+    if (!queue_.TakeDelivery(*this, delivery)) return false;
     if (delivery.sync) synced_ = true;
     for (const auto& handler : delivery.handlers) (*handler)(delivery.change);
     return true;

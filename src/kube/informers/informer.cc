@@ -274,7 +274,7 @@ class InformerBase::Impl : Reflector::Sink, HandlerQueue::Objects {
       HandlerQueue::Delivery delivery;
       {
         MutexLock lock(mutex_);
-        if (dispatching_ || !queue_.Take(*this, delivery)) return;
+        if (dispatching_ || !queue_.TakeDelivery(*this, delivery)) return;
         dispatching_ = true;
         if (delivery.sync) {
           synced_ = true;

@@ -103,7 +103,7 @@ StatusOr<IntentRecord::Left> IntentRecord::Load(const std::string& lease) {
   return left;
 }
 
-Status IntentRecord::Hold(const std::string& uid, const Intent& intent) {
+Status IntentRecord::HoldIntent(const std::string& uid, const Intent& intent) {
   std::string text = EncodeIntent(intent).dump();
   std::string before;
   int64_t change = 0;

@@ -1,18 +1,19 @@
 // The record of a provisioner's intents (intent.h) that outlives the process: an annotation of a
 // Lease of its own, so that no claim is marked and another program can take over at any moment.
 //
-//   Hold: written before CreateVolume is called ──▶ [recorded] ── Release: gone with the next write
+//   HoldIntent: written before CreateVolume ──▶ [recorded] ── Release: gone with the next write
 //
-// Callers of Hold who come while a write runs share the next one. A released intent is taken off
-// by Flush at the latest.
+// Callers of HoldIntent who come while a write runs share the next one. A released intent is taken
+// off by Flush at the latest.
 //
 // Only one process writes the Lease at a time, as the leader or as the provisioner of its node. If
-// another process wrote it meanwhile, Hold is refused with ABORTED until Load has read it again.
+// another process wrote it meanwhile, HoldIntent is refused with ABORTED until Load has read it
+// again.
 //
 // Where the record has no namespace, or the role may not write Leases there, nothing is recorded,
 // and the log says so once: then a process that is killed may leave a volume that no object names.
 //
-// Thread-safe. Load, Hold and Flush call the API.
+// Thread-safe. Load, HoldIntent and Flush call the API.
 #pragma once
 
 #include <map>
@@ -46,13 +47,13 @@ class IntentRecord {
   // held from now on. Errors come from the API. A malformed intent is logged, and is lost with the
   // next write.
   base::StatusOr<Left> Load(const std::string& lease) ABSL_LOCKS_EXCLUDED(write_mutex_, mutex_);
-  // Whether Hold can be called: the Lease was read, and nobody else has written it since.
+  // Whether HoldIntent can be called: the Lease was read, and nobody else has written it since.
   bool loaded() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Records the intent of the claim of that uid in place of an earlier one. OK: it is recorded.
   // ABORTED: call Load first. RESOURCE_EXHAUSTED: the record is full. Other errors come from the
   // API; the earlier intent is held then.
-  base::Status Hold(const std::string& uid, const Intent& intent)
+  base::Status HoldIntent(const std::string& uid, const Intent& intent)
       ABSL_LOCKS_EXCLUDED(write_mutex_, mutex_);
   // The intent of the claim of that uid is settled. Returns whether there was one.
   bool Release(const std::string& uid) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -60,7 +60,7 @@ TEST_F(IntentRecordTest, TheNextProcessGetsAllThatIsNeededToAskAgain) {
   Intent intent = IntentFor("data");
   intent.inherited = true;
   intent.given_up = IntentFor("data").plan;
-  ASSERT_TRUE(Loaded()->Hold("uid-data", intent).ok());
+  ASSERT_TRUE(Loaded()->HoldIntent("uid-data", intent).ok());
   const auto left = Record()->Load(kName);
   ASSERT_TRUE(left.ok());
   EXPECT_FALSE(left->disputed);
@@ -84,10 +84,10 @@ TEST_F(IntentRecordTest, TheNextProcessGetsAllThatIsNeededToAskAgain) {
 
 TEST_F(IntentRecordTest, AReleasedIntentIsGoneWithTheNextWrite) {
   const auto record = Loaded();
-  ASSERT_TRUE(record->Hold("uid-a", IntentFor("a")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-a", IntentFor("a")).ok());
   EXPECT_TRUE(record->Release("uid-a"));
   EXPECT_FALSE(record->Release("uid-a"));
-  ASSERT_TRUE(record->Hold("uid-b", IntentFor("b")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-b", IntentFor("b")).ok());
   const auto left = Record()->Load(kName);
   ASSERT_TRUE(left.ok());
   ASSERT_THAT(left->intents, SizeIs(1));
@@ -102,9 +102,9 @@ TEST_F(IntentRecordTest, AReleasedIntentIsGoneWithTheNextWrite) {
 
 TEST_F(IntentRecordTest, AnIntentThatIsHeldAlreadyCostsNoWrite) {
   const auto record = Loaded();
-  ASSERT_TRUE(record->Hold("uid-a", IntentFor("a")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-a", IntentFor("a")).ok());
   const int writes = Writes();
-  ASSERT_TRUE(record->Hold("uid-a", IntentFor("a")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-a", IntentFor("a")).ok());
   EXPECT_EQ(Writes(), writes);
 }
 
@@ -115,7 +115,7 @@ TEST_F(IntentRecordTest, HoldsAtTheSameTimeAreAllInTheLease) {
     for (int i = 0; i < 16; ++i) {
       callers.emplace_back([&, i] {
         const std::string name = fmt::format("c{}", i);
-        EXPECT_TRUE(record->Hold("uid-" + name, IntentFor(name)).ok());
+        EXPECT_TRUE(record->HoldIntent("uid-" + name, IntentFor(name)).ok());
       });
     }
   }
@@ -126,12 +126,12 @@ TEST_F(IntentRecordTest, HoldsAtTheSameTimeAreAllInTheLease) {
 TEST_F(IntentRecordTest, AFailedWriteLeavesTheEarlierIntent) {
   const auto record = Loaded();
   Intent intent = IntentFor("a");
-  ASSERT_TRUE(record->Hold("uid-a", intent).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-a", intent).ok());
   intent.inherited = true;
   client_.FailNext("update", "leases", base::Error(StatusCode::kUnavailable, "away"));
-  EXPECT_EQ(record->Hold("uid-a", intent).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(record->HoldIntent("uid-a", intent).code(), StatusCode::kUnavailable);
   client_.FailNext("update", "leases", base::Error(StatusCode::kUnavailable, "away"));
-  EXPECT_EQ(record->Hold("uid-b", IntentFor("b")).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(record->HoldIntent("uid-b", IntentFor("b")).code(), StatusCode::kUnavailable);
   ASSERT_TRUE(record->Flush().ok());
   const auto left = Record()->Load(kName);
   ASSERT_THAT(left->intents, SizeIs(1));
@@ -140,43 +140,43 @@ TEST_F(IntentRecordTest, AFailedWriteLeavesTheEarlierIntent) {
 
 TEST_F(IntentRecordTest, ALostAnswerOfTheApiIsNoConflict) {
   const auto record = Loaded();
-  ASSERT_TRUE(record->Hold("uid-a", IntentFor("a")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-a", IntentFor("a")).ok());
   client_.LoseNextAnswer("update", "leases", base::Error(StatusCode::kUnavailable, "lost"));
-  EXPECT_FALSE(record->Hold("uid-b", IntentFor("b")).ok());
-  EXPECT_TRUE(record->Hold("uid-c", IntentFor("c")).ok());
+  EXPECT_FALSE(record->HoldIntent("uid-b", IntentFor("b")).ok());
+  EXPECT_TRUE(record->HoldIntent("uid-c", IntentFor("c")).ok());
   EXPECT_THAT(Record()->Load(kName)->intents, SizeIs(2));
 }
 
 TEST_F(IntentRecordTest, SomebodyElsesLabelsAndADeletedLeaseAreNoObstacle) {
   const auto record = Loaded();
-  ASSERT_TRUE(record->Hold("uid-a", IntentFor("a")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-a", IntentFor("a")).ok());
   Json lease = Lease();
   lease["metadata"]["labels"] = {{"by", "hand"}};
   client_.Add(lease);
-  ASSERT_TRUE(record->Hold("uid-b", IntentFor("b")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-b", IntentFor("b")).ok());
   EXPECT_EQ(Lease()["metadata"]["labels"]["by"], "hand");
   client_.Remove(kLease, "storage", kName);
-  ASSERT_TRUE(record->Hold("uid-c", IntentFor("c")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-c", IntentFor("c")).ok());
   EXPECT_THAT(Record()->Load(kName)->intents, SizeIs(3));
 }
 
 TEST_F(IntentRecordTest, WhatAnotherProcessWroteIsReadBeforeTheNextWrite) {
   const auto first = Loaded();
-  ASSERT_TRUE(first->Hold("uid-a", IntentFor("a")).ok());
+  ASSERT_TRUE(first->HoldIntent("uid-a", IntentFor("a")).ok());
   const auto second = Loaded();
-  ASSERT_TRUE(second->Hold("uid-b", IntentFor("b")).ok());
-  EXPECT_EQ(first->Hold("uid-c", IntentFor("c")).code(), StatusCode::kAborted);
+  ASSERT_TRUE(second->HoldIntent("uid-b", IntentFor("b")).ok());
+  EXPECT_EQ(first->HoldIntent("uid-c", IntentFor("c")).code(), StatusCode::kAborted);
   EXPECT_FALSE(first->loaded());
   const auto left = first->Load(kName);
   ASSERT_TRUE(left.ok());
   ASSERT_THAT(left->intents, SizeIs(1));
   EXPECT_EQ(left->intents[0].claim->name(), "b");
-  ASSERT_TRUE(first->Hold("uid-c", IntentFor("c")).ok());
+  ASSERT_TRUE(first->HoldIntent("uid-c", IntentFor("c")).ok());
   EXPECT_THAT(Record()->Load(kName)->intents, SizeIs(3));
 }
 
 TEST_F(IntentRecordTest, IntentsOfAnotherLineageAreDisputed) {
-  ASSERT_TRUE(Loaded("one")->Hold("uid-a", IntentFor("a")).ok());
+  ASSERT_TRUE(Loaded("one")->HoldIntent("uid-a", IntentFor("a")).ok());
   EXPECT_FALSE(Record("one")->Load(kName)->disputed);
   EXPECT_TRUE(Record("two")->Load(kName)->disputed);
   EXPECT_TRUE(Record("")->Load(kName)->disputed);
@@ -190,11 +190,11 @@ TEST_F(IntentRecordTest, AFullRecordTakesNoMore) {
   Plan plan = *large.plan;
   (*plan.request.mutable_parameters())["blob"] = std::string(IntentRecord::kMostBytes / 2, 'x');
   large.plan = std::make_shared<const Plan>(plan);
-  ASSERT_TRUE(record->Hold("uid-a", large).ok());
-  EXPECT_EQ(record->Hold("uid-b", large).code(), StatusCode::kResourceExhausted);
-  ASSERT_TRUE(record->Hold("uid-c", IntentFor("c")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-a", large).ok());
+  EXPECT_EQ(record->HoldIntent("uid-b", large).code(), StatusCode::kResourceExhausted);
+  ASSERT_TRUE(record->HoldIntent("uid-c", IntentFor("c")).ok());
   record->Release("uid-a");
-  EXPECT_TRUE(record->Hold("uid-b", large).ok());
+  EXPECT_TRUE(record->HoldIntent("uid-b", large).ok());
 }
 
 TEST_F(IntentRecordTest, AShortRecordIsReadByPeopleAndALongOneIsPacked) {
@@ -202,12 +202,12 @@ TEST_F(IntentRecordTest, AShortRecordIsReadByPeopleAndALongOneIsPacked) {
   const auto annotation = [&] {
     return Lease()["metadata"]["annotations"]["storage.berth.dev/intents"].get<std::string>();
   };
-  ASSERT_TRUE(record->Hold("uid-0", IntentFor("0")).ok());
+  ASSERT_TRUE(record->HoldIntent("uid-0", IntentFor("0")).ok());
   EXPECT_TRUE(Json::accept(annotation()));
   const size_t plain = annotation().size();
   constexpr int kIntents = 50;
   for (int i = 1; i < kIntents; ++i) {
-    ASSERT_TRUE(record->Hold(fmt::format("uid-{}", i), IntentFor(fmt::format("{}", i))).ok());
+    ASSERT_TRUE(record->HoldIntent(fmt::format("uid-{}", i), IntentFor(fmt::format("{}", i))).ok());
   }
   EXPECT_FALSE(Json::accept(annotation()));
   EXPECT_LT(annotation().size(), kIntents * plain / 5);
@@ -217,16 +217,16 @@ TEST_F(IntentRecordTest, AShortRecordIsReadByPeopleAndALongOneIsPacked) {
 TEST_F(IntentRecordTest, WithoutANamespaceOrTheRightNothingIsRecorded) {
   IntentRecord nowhere(client_, {.ns = "", .lineage = ""});
   ASSERT_TRUE(nowhere.Load(kName).ok());
-  EXPECT_TRUE(nowhere.Hold("uid-a", IntentFor("a")).ok());
+  EXPECT_TRUE(nowhere.HoldIntent("uid-a", IntentFor("a")).ok());
   client_.FailNext("create", "leases", base::Error(StatusCode::kPermissionDenied, "forbidden"));
   const auto record = Loaded();
-  EXPECT_TRUE(record->Hold("uid-a", IntentFor("a")).ok());
-  EXPECT_TRUE(record->Hold("uid-b", IntentFor("b")).ok());
+  EXPECT_TRUE(record->HoldIntent("uid-a", IntentFor("a")).ok());
+  EXPECT_TRUE(record->HoldIntent("uid-b", IntentFor("b")).ok());
   EXPECT_TRUE(Lease().is_null());
 }
 
 TEST_F(IntentRecordTest, WhatIsMalformedHidesNothingElse) {
-  ASSERT_TRUE(Loaded()->Hold("uid-a", IntentFor("a")).ok());
+  ASSERT_TRUE(Loaded()->HoldIntent("uid-a", IntentFor("a")).ok());
   Json lease = Lease();
   Json& text = lease["metadata"]["annotations"]["storage.berth.dev/intents"];
   Json record = Json::parse(text.get<std::string>());
