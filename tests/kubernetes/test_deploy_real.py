@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 import yaml
+from lib import objects
 from lib.csi_double import CsiDouble
 from lib.kubectl import installed
 from lib.kubernetes.programs import Process
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.kubernetes
 
 FOLDERS = ["crds", "csi/base", "csi/local", "csi/snapshot-controller", "csi/overlays/example", "block-agent", "mount-pod/nfs",
            "mount-pod/glusterfs", "mount-pod/cephfs", "mount-pod/iscsi", "mount-pod/rbd"]
+OF_BASE = "base.csi.example.com"  # the driver beside deploy/csi/base
 FILES = ["flexvolume/daemonset.yaml", "crust/rbac.yaml"]
 
 
@@ -72,43 +74,64 @@ def run_as(cluster, folder, namespace, account, *arguments, env=None):
     return Process(folder / f"{account}.log", [BINARY, *arguments, f"--kubeconfig={config}"], env)
 
 
+def refusals(process):
+    """Gives the lines by which a program says that the API refused something to it."""
+    return [line for line in process.log().splitlines() if "forbidden" in line.lower() or "PERMISSION_DENIED" in line]
+
+
 def check_rights(process, what, probe):
     """Waits until the program does its work, and checks that nothing was refused to it."""
     try:
         process.wait_for(what, probe)
-        refused = [line for line in process.log().splitlines() if "forbidden" in line.lower() or "PERMISSION_DENIED" in line]
-        assert not refused, refused
+        assert not refusals(process)
     finally:
         process.stop()
 
 
-def test_the_rights_of_the_base(kubectl, node, real_cluster, short):
-    """The roles of deploy/csi/base, all in one process with the account of its Deployment, are refused nothing."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/csi/base")
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/crds")
-    double = CsiDouble(short / "d", name="base.csi.example.com").start()
-    real_cluster.write_node(NODE, "base.csi.example.com", {"base.csi.example.com/zone": "here"})
-    process = run_as(real_cluster, short, "csi-driver", "csi-controller", "controller", "--leader-election",
-                     "--roles=provisioner,attacher,resizer,snapshotter", f"--csi-address={double.socket}",
-                     "--leader-election-namespace=csi-driver")
-    real_cluster.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "of-base"},
-                         "provisioner": "base.csi.example.com", "volumeBindingMode": "Immediate"})
-    real_cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "of-base"},
-                         "spec": {"storageClassName": "of-base", "accessModes": ["ReadWriteOnce"],
-                                  "resources": {"requests": {"storage": "1Mi"}}}}, "default")
+def test_the_rights_of_the_base_and_the_snapshot_controller(kubectl, node, real_cluster, short):
+    """The roles of deploy/csi/base with the account of its Deployment, and the snapshot controller with the account of its folder,
+    make, attach, grow, snapshot and delete a volume, and are refused nothing."""
+    for folder in ("crds", "csi/base", "csi/snapshot-controller"):
+        kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy" / folder)
+    real_cluster.install_snapshots()
+    double = CsiDouble(short / "d", name=OF_BASE, nodes=(NODE, "other")).start()
+    real_cluster.write_node(NODE, OF_BASE, {f"{OF_BASE}/zone": "here"})
+    programs = [run_as(real_cluster, short, "csi-driver", "csi-controller", "controller", "--leader-election",
+                       "--roles=provisioner,attacher,resizer,snapshotter", f"--csi-address={double.socket}",
+                       "--leader-election-namespace=csi-driver"),
+                run_as(real_cluster, short, "kube-system", "snapshot-controller", "snapshot-controller", "--leader-election",
+                       "--leader-election-namespace=kube-system", "--enable-distributed-snapshotting")]
     try:
-        check_rights(process, "the claim to be bound", lambda: real_cluster.get("PersistentVolumeClaim", "of-base", "default")[
-            "status"].get("phase") == "Bound" and process.log().count("is ours: working") == 4)
+        use_a_volume(real_cluster, programs[0])
+        assert not [line for process in programs for line in refusals(process)]
     finally:
+        for process in programs:
+            process.stop()
         double.stop()
 
 
-def test_the_rights_of_the_snapshot_controller(kubectl, real_cluster, short):
-    """The snapshot controller with the account of its folder is refused nothing."""
-    kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/csi/snapshot-controller")
-    process = run_as(real_cluster, short, "kube-system", "snapshot-controller", "snapshot-controller", "--leader-election",
-                     "--leader-election-namespace=kube-system", "--enable-distributed-snapshotting")
-    check_rights(process, "it to work", lambda: "synced" in process.log())
+def use_a_volume(cluster, process):
+    """Makes a claim with the class "of-base", uses all that the roles offer, and deletes it again. `process` has the roles."""
+    def status(kind, name, namespace=None):
+        return (cluster.get(kind, name, namespace) or {}).get("status") or {}
+
+    def wait(what, look):
+        process.wait_for(what, look)
+    cluster.create(objects.storage_class("of-base", binding="Immediate", provisioner=OF_BASE))
+    cluster.create(objects.claim("of-base", "1Mi", "of-base"), "default")
+    wait("the claim to be bound", lambda: status("PersistentVolumeClaim", "of-base", "default").get("phase") == "Bound")
+    volume = cluster.get("PersistentVolumeClaim", "of-base", "default")["spec"]["volumeName"]
+    cluster.create(objects.attachment("of-base", OF_BASE, NODE, volume))
+    wait("the volume to be attached", lambda: status("VolumeAttachment", "of-base").get("attached"))
+    cluster.patch("PersistentVolumeClaim", "of-base", {"spec": {"resources": {"requests": {"storage": "2Mi"}}}}, "default")
+    wait("the volume to grow", lambda: cluster.get("PersistentVolume", volume)["spec"]["capacity"]["storage"] == "2Mi")
+    cluster.create(objects.snapshot_class("of-base", OF_BASE))
+    cluster.create(objects.snapshot("of-base", "of-base", "of-base"), "default")
+    wait("the snapshot", lambda: status("VolumeSnapshot", "of-base", "default").get("readyToUse"))
+    for kind, namespace in (("VolumeSnapshot", "default"), ("VolumeAttachment", None), ("PersistentVolumeClaim", "default")):
+        cluster.delete(kind, "of-base", namespace)
+        wait(f"the {kind} to be gone", lambda kind=kind, namespace=namespace: cluster.get(kind, "of-base", namespace) is None)
+    wait("the volume to be gone", lambda: cluster.get("PersistentVolume", volume) is None)
 
 
 def test_the_rights_of_the_block_operator(kubectl, real_cluster, short):
