@@ -61,7 +61,7 @@ Status CheckNamedOnce(kube::Client& client, const std::string& volume, const std
         other.String({"spec", "flexVolume", "options", api::kClusterOption});
     if (other_cluster != cluster) {
       const auto found = kube::Get<api::StorageCluster>(client, "", other_cluster);
-      // One that is gone shows nothing: it may have been the same storage.
+      // A StorageCluster that is gone may have been the same storage, so its volume counts as well.
       if (found.status().code() != StatusCode::kNotFound) RETURN_IF_ERROR(found);
       if (found.ok() && found->backend() != nullptr &&
           !block::MayBeSameStore(*found->backend(), backend)) {
@@ -273,8 +273,8 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
 }
 
 Status Attachments::FenceOwingNodes(const Subject& subject, block::Backend& backend) {
-  // Where all nodes may write, an entry of another node keeps this one from nothing, nor this one
-  // that: there the cluster file system fences.
+  // Where all nodes may write, no entry of a fence excludes another node. The cluster's file system
+  // fences there.
   if (!backend.FencesNodes() || subject.sharing == Sharing::kAllNodes) return base::OkStatus();
   const std::string& volume = subject.volume.name();
   // A reader of a volume that has many readers writes nothing. Of other volumes the device of a

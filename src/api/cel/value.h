@@ -75,6 +75,7 @@ class Value;
 using List = std::vector<Value>;
 using Entries = std::vector<std::pair<Value, Value>>;
 
+// A value of a kind, which an expression works with. Value() is null.
 class Value {
  public:
   Value() = default;  // null
@@ -115,13 +116,13 @@ class Value {
   // The value of an optional; null: it is empty.
   const Value* optional_value() const { return std::get<Optional>(rep_).value.get(); }
 
-  // Of a string (in characters), list or map.
+  // The number of characters of a string, or of items of a list or map.
   size_t size() const;
   // An item of a list.
   Value item(size_t index) const;
   // The type of the items of a list in the document; null: it is not known.
   const Schema* item_schema() const;
-  // The items of a list, the keys of a map.
+  // Gives the items of a list, or the keys of a map.
   List items() const;
   // The value for a key of a map; nullopt: the map has no such key.
   std::optional<Value> member(const Value& key) const;

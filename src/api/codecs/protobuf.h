@@ -44,7 +44,7 @@ std::string EnvelopeHead(std::string_view api_version, std::string_view kind, si
 std::string_view EnvelopeTail();
 std::string Envelop(std::string_view api_version, std::string_view kind, std::string_view message);
 
-// The frame of one change in a watch. `object` is an envelope.
+// Makes the frame in which a watch sends one change. `object` is an envelope.
 std::string MakeWatchFrame(std::string_view type, std::string_view object);
 
 // The content of an envelope. The views point into the body.

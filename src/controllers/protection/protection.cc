@@ -150,8 +150,12 @@ Protection::Outcome Protection::SyncVolume(const std::string& key) {
   if (volume->deleting() && volume->phase() == "Bound") return Outcome::Done();
   const std::string_view add = volume->deleting() ? "" : kVolumeProtection;
   const std::string_view remove = volume->deleting() ? kVolumeProtection : "";
-  return AfterApi(
-      PatchAt(context_.client, volumes_, *volume, FinalizersPatch(*volume, add, remove)).status());
+  const Status patched =
+      PatchAt(context_.client, volumes_, *volume, FinalizersPatch(*volume, add, remove)).status();
+  if (patched.ok() && volume->deleting()) {
+    spdlog::info("volume '{}' is bound to no claim any more, and can be deleted now", key);
+  }
+  return AfterApi(patched);
 }
 
 }  // namespace berth::controllers::protection

@@ -54,7 +54,7 @@ class HandlerQueue {
   // change reaches the round's handlers.
   uint32_t round() const { return round_; }
 
-  // Adds a change of an object that the round of this number gave away.
+  // Adds a change of an object that was added in the round of this number.
   void AddChange(Change change, uint32_t round);
   // Adds the sync mark: every object of the first list was added before it.
   void AddSync();

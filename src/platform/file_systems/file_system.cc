@@ -183,7 +183,7 @@ void PrepareProbes() { GetProbeWorkers().Prepare(); }
 base::StatusOr<std::optional<Signature>> ProbeSignature(const std::string& device) {
   const std::string context = fmt::format("probe {}", Quote(device));
   ASSIGN_OR_RETURN(const ProbeAnswer answer,
-                   GetProbeWorkers().Ask<ProbeAnswer>(context, kReadTimeout, device));
+                   GetProbeWorkers().SendRequest<ProbeAnswer>(context, kReadTimeout, device));
   switch (answer.outcome) {
     case ProbeOutcome::kNothing:
       return std::optional<Signature>();

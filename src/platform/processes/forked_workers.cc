@@ -109,8 +109,8 @@ class ForkedWorkers::Working {
   ForkedWorkers& workers_;
 };
 
-base::Status ForkedWorkers::Ask(std::string_view what, std::chrono::milliseconds timeout,
-                                const std::string& request, std::span<std::byte> reply) {
+base::Status ForkedWorkers::SendRequest(std::string_view what, std::chrono::milliseconds timeout,
+                                        const std::string& request, std::span<std::byte> reply) {
   if (request.empty() || request.size() > kMostBytes || request.find('\0') != std::string::npos) {
     return base::Error(base::StatusCode::kInvalidArgument,
                        "{}: a request has 1 to {} bytes, none of them zero", what, kMostBytes);

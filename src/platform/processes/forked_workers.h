@@ -47,16 +47,17 @@ class ForkedWorkers {
   // sent SIGKILL; it is reaped when the kernel has let it go, and no other request waits for it.
   // INTERNAL: the worker died. INVALID_ARGUMENT: the request is too long or has a zero byte.
   // Messages begin with `what`.
-  base::Status Ask(std::string_view what, std::chrono::milliseconds timeout,
-                   const std::string& request, std::span<std::byte> reply);
+  base::Status SendRequest(std::string_view what, std::chrono::milliseconds timeout,
+                           const std::string& request, std::span<std::byte> reply);
 
   // As above, for one value of a type that is copied byte by byte.
   template <typename Answer>
-  base::StatusOr<Answer> Ask(std::string_view what, std::chrono::milliseconds timeout,
-                             const std::string& request) {
+  base::StatusOr<Answer> SendRequest(std::string_view what, std::chrono::milliseconds timeout,
+                                     const std::string& request) {
     static_assert(std::is_trivially_copyable_v<Answer> && sizeof(Answer) <= kMostBytes);
     Answer answer{};
-    RETURN_IF_ERROR(Ask(what, timeout, request, std::as_writable_bytes(std::span(&answer, 1))));
+    RETURN_IF_ERROR(
+        SendRequest(what, timeout, request, std::as_writable_bytes(std::span(&answer, 1))));
     return answer;
   }
 

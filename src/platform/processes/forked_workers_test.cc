@@ -46,14 +46,14 @@ int CountBytes(const char* request, std::span<std::byte> reply) {
 
 TEST(ForkedWorkersTest, OneWorkerAnswersRequestAfterRequest) {
   ForkedWorkers workers(AnswerPid);
-  const auto first = workers.Ask<pid_t>("ask", kLong, "x");
+  const auto first = workers.SendRequest<pid_t>("ask", kLong, "x");
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_NE(*first, getpid());
   // On a loaded machine a worker may have ended of idleness before it is asked again.
   pid_t last = *first;
   bool again = false;
   for (int i = 0; i < 20 && !again; ++i) {
-    const auto next = workers.Ask<pid_t>("ask", kLong, "x");
+    const auto next = workers.SendRequest<pid_t>("ask", kLong, "x");
     ASSERT_TRUE(next.ok()) << next.status();
     again = *next == last;
     last = *next;
@@ -63,30 +63,30 @@ TEST(ForkedWorkersTest, OneWorkerAnswersRequestAfterRequest) {
 
 TEST(ForkedWorkersTest, AWorkerThatEndedIsReplaced) {
   ForkedWorkers workers(AnswerPid);
-  const auto first = workers.Ask<pid_t>("ask", kLong, "x");
+  const auto first = workers.SendRequest<pid_t>("ask", kLong, "x");
   ASSERT_TRUE(first.ok()) << first.status();
   ASSERT_EQ(kill(*first, SIGKILL), 0);
-  const auto second = workers.Ask<pid_t>("ask", kLong, "x");
+  const auto second = workers.SendRequest<pid_t>("ask", kLong, "x");
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_NE(*second, *first);
 }
 
 TEST(ForkedWorkersTest, AnErrorIsTheErrno) {
   ForkedWorkers workers(Misbehave);
-  const auto failed = workers.Ask<pid_t>("ask", kLong, std::to_string(ENOENT));
+  const auto failed = workers.SendRequest<pid_t>("ask", kLong, std::to_string(ENOENT));
   EXPECT_EQ(failed.status().code(), StatusCode::kNotFound);
   EXPECT_TRUE(std::string(base::Message(failed.status())).starts_with("ask: "));
-  EXPECT_TRUE(workers.Ask<pid_t>("ask", kLong, "0").ok());
+  EXPECT_TRUE(workers.SendRequest<pid_t>("ask", kLong, "0").ok());
 }
 
 TEST(ForkedWorkersTest, AWorkerThatDiesOrHangsIsAnErrorOfItsRequestAlone) {
   ForkedWorkers workers(Misbehave);
-  ASSERT_TRUE(workers.Ask<pid_t>("ask", kLong, "0").ok());
+  ASSERT_TRUE(workers.SendRequest<pid_t>("ask", kLong, "0").ok());
   // The request is repeated once, if it met an idle worker, because that may have ended by itself.
-  EXPECT_EQ(workers.Ask<pid_t>("ask", kLong, "die").status().code(), StatusCode::kInternal);
-  const auto hung = workers.Ask<pid_t>("ask", std::chrono::milliseconds(50), "hang");
+  EXPECT_EQ(workers.SendRequest<pid_t>("ask", kLong, "die").status().code(), StatusCode::kInternal);
+  const auto hung = workers.SendRequest<pid_t>("ask", std::chrono::milliseconds(50), "hang");
   EXPECT_EQ(hung.status().code(), StatusCode::kDeadlineExceeded);
-  const auto next = workers.Ask<pid_t>("ask", kLong, "0");
+  const auto next = workers.SendRequest<pid_t>("ask", kLong, "0");
   EXPECT_TRUE(next.ok()) << next.status();
 }
 
@@ -94,10 +94,11 @@ TEST(ForkedWorkersTest, RequestsThatNoWorkerCanReadAreRefused) {
   ForkedWorkers workers(AnswerPid);
   for (const std::string& request :
        {std::string(), std::string(ForkedWorkers::kMostBytes + 1, 'x'), std::string("a\0b", 3)}) {
-    EXPECT_EQ(workers.Ask<pid_t>("ask", kLong, request).status().code(),
+    EXPECT_EQ(workers.SendRequest<pid_t>("ask", kLong, request).status().code(),
               StatusCode::kInvalidArgument);
   }
-  EXPECT_TRUE(workers.Ask<pid_t>("ask", kLong, std::string(ForkedWorkers::kMostBytes, 'x')).ok());
+  EXPECT_TRUE(
+      workers.SendRequest<pid_t>("ask", kLong, std::string(ForkedWorkers::kMostBytes, 'x')).ok());
 }
 
 TEST(ForkedWorkersTest, TheBodyAllocatesWhileOtherThreadsDo) {
@@ -114,7 +115,7 @@ TEST(ForkedWorkersTest, TheBodyAllocatesWhileOtherThreadsDo) {
   for (int i = 0; i < 8; ++i) {
     askers.emplace_back([&] {
       for (int j = 0; j < 20; ++j) {
-        const auto sum = workers.Ask<size_t>("ask", kLong, "1234");
+        const auto sum = workers.SendRequest<size_t>("ask", kLong, "1234");
         if (sum.ok() && *sum == 100u * 1004) ++right;
       }
     });

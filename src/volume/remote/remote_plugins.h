@@ -1,5 +1,6 @@
 // The plugins of Kubernetes' old in-tree volumes whose data is not made by the node: network file
-// systems (network_plugin.h) and local block devices (local_volume.h).
+// systems (network_plugin.h), disks of a network such as rbd, iscsi and fc (disk_plugin.h), and
+// local block devices (local_volume.h).
 #pragma once
 
 #include <memory>
