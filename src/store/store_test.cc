@@ -2,13 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <future>
 #include <latch>
 #include <new>
@@ -16,138 +13,11 @@
 
 #include "base/fault.h"
 #include "base/mutex.h"
-#include "store/backup.h"
 #include "store/fan_out.h"
-#include "store/sqlite.h"
+#include "store/store_fixture.h"
 
 namespace berth::store {
 namespace {
-
-using base::StatusCode;
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = "/tmp/berth-store-XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
-  // The names and modes of the files that others may read or write.
-  std::vector<std::string> ListOpenFiles() const {
-    std::vector<std::string> open;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      struct stat st{};
-      EXPECT_EQ(stat(entry.path().c_str(), &st), 0) << entry.path();
-      if ((st.st_mode & 077) == 0) continue;
-      open.push_back(fmt::format("{} {:o}", entry.path().filename().string(), st.st_mode & 07777));
-    }
-    return open;
-  }
-
- private:
-  std::string path_;
-};
-
-// Keeps the changes that it was given, and waits for them.
-class Recorder : public Watcher {
- public:
-  void OnChange(const Change& change) override {
-    base::MutexLock lock(mutex_);
-    changes_.push_back(change);
-    changed_.NotifyAll();
-  }
-  void OnProgress(Revision revision) override {
-    base::MutexLock lock(mutex_);
-    progress_ = revision;
-    changed_.NotifyAll();
-  }
-  void OnLost(const Status& why) override {
-    base::MutexLock lock(mutex_);
-    lost_ = why;
-    changed_.NotifyAll();
-  }
-  std::vector<Change> WaitFor(size_t count) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    base::MutexLock lock(mutex_);
-    while (changes_.size() < count && changed_.WaitUntil(mutex_, deadline)) {
-    }
-    return changes_;
-  }
-  bool WaitForProgress(Revision revision) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    base::MutexLock lock(mutex_);
-    while (progress_ < revision && changed_.WaitUntil(mutex_, deadline)) {
-    }
-    return progress_ >= revision;
-  }
-  bool HasProgress() {
-    base::MutexLock lock(mutex_);
-    return progress_ > 0;
-  }
-  Status WaitForLoss() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    base::MutexLock lock(mutex_);
-    while (lost_.ok() && changed_.WaitUntil(mutex_, deadline)) {
-    }
-    return lost_;
-  }
-
- private:
-  base::Mutex mutex_;
-  base::CondVar changed_;
-  std::vector<Change> changes_ ABSL_GUARDED_BY(mutex_);
-  Revision progress_ ABSL_GUARDED_BY(mutex_) = 0;
-  Status lost_ ABSL_GUARDED_BY(mutex_);
-};
-
-class StoreTest : public ::testing::Test {
- protected:
-  void SetUp() override { Open(); }
-  void Open() {
-    store_.reset();
-    auto opened = Store::Open({.path = folder_.file("db")});
-    ASSERT_TRUE(opened.ok()) << opened.status();
-    store_ = *std::move(opened);
-  }
-  Revision Put(std::string key, Revision expected, std::string value) {
-    auto revision = store_->Apply({std::move(key), expected, std::move(value)});
-    EXPECT_TRUE(revision.ok()) << revision.status();
-    return revision.ok() ? *revision : 0;
-  }
-  Revision Remove(std::string key, Revision expected) {
-    auto revision = store_->Apply({std::move(key), expected, std::nullopt});
-    EXPECT_TRUE(revision.ok()) << revision.status();
-    return revision.ok() ? *revision : 0;
-  }
-
-  // Creates the object, and returns the thread that committed it.
-  std::thread::id FindWriterOf(std::string key, Store::CommitOn where) {
-    std::promise<std::thread::id> writer;
-    auto found = writer.get_future();
-    const auto answer = [&](const StatusOr<Revision>& result) {
-      EXPECT_TRUE(result.ok()) << result.status();
-      writer.set_value(std::this_thread::get_id());
-    };
-    store_->ApplyAsync({std::move(key), 0, "v"}, answer, where);
-    return found.get();
-  }
-  // Waits until the writer thread has ended its first upkeep, which comes at once, and so waits for
-  // work. A turn in which it answers a write includes that upkeep, unless an earlier one did.
-  void WaitUntilNobodyWrites() {
-    FindWriterOf("/idle/thread", Store::CommitOn::kWriterThread);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    for (int i = 0; FindWriterOf(fmt::format("/idle/{}", i), Store::CommitOn::kThisThread) !=
-                    std::this_thread::get_id();
-         ++i) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no caller commits itself";
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
-  TempFolder folder_;
-  std::unique_ptr<Store> store_;
-};
 
 TEST_F(StoreTest, WritesAreConditionalOnTheRevision) {
   const Revision created = Put("/pods/a/x", 0, "one");
@@ -451,127 +321,6 @@ TEST_F(StoreTest, ManyThreadsShareTransactions) {
   EXPECT_EQ(failed, 0);
   EXPECT_EQ(store_->current(), 800);
   EXPECT_EQ(store_->List("/pods/", "", 0, 0)->records.size(), 800u);
-}
-
-TEST_F(StoreTest, OnlyTheOwnerMayReadItsFilesWhateverTheUmask) {
-  const mode_t before = umask(0);
-  store_.reset();
-  for (const char* suffix : {"", "-wal", "-shm", ".lock"}) {
-    std::filesystem::remove(folder_.file("db") + suffix);
-  }
-  Open();
-  Put("/secrets/a/x", 0, "password");
-  umask(before);
-  EXPECT_EQ(folder_.ListOpenFiles(), std::vector<std::string>());
-}
-
-TEST_F(StoreTest, FilesThatOthersMayReadAreClosedToThemAtTheStart) {
-  const Revision last = Put("/secrets/a/x", 0, "password");
-  BackUpDatabase(folder_.file("db"), folder_.file("copy")).IgnoreError();
-  store_.reset();
-  const auto aside = RestoreDatabase(folder_.file("copy"), folder_.file("db"));
-  ASSERT_TRUE(aside.ok()) << aside.status();
-  for (const std::string& path : {folder_.file("db"), folder_.file("db.lock"), *aside}) {
-    ASSERT_EQ(chmod(path.c_str(), 0644), 0) << path;
-  }
-  std::ofstream(folder_.file("db-wal")).close();
-  ASSERT_EQ(chmod(folder_.file("db-wal").c_str(), 0666), 0);
-  Open();
-  Put("/secrets/a/y", 0, "password");
-  EXPECT_EQ(folder_.ListOpenFiles(), std::vector<std::string>());
-  EXPECT_GT(store_->Get("/secrets/a/y")->revision, last);
-}
-
-// What a person sees who deletes what filled the store: the disk gets its room back. The longest
-// wait of a write meanwhile is printed, because it depends on the machine.
-TEST_F(StoreTest, TheFileGetsSmallerWhenObjectsAreDeletedAndWritesGoOn) {
-  store_.reset();
-  auto opened = Store::Open(
-      {.path = folder_.file("db"),
-       .upkeep = {.small_file = 64 * 1024, .keep_history = std::chrono::milliseconds(100)}});
-  ASSERT_TRUE(opened.ok()) << opened.status();
-  store_ = *std::move(opened);
-  constexpr int kObjects = 3000;
-  std::vector<Revision> revisions(kObjects);
-  const auto apply_all = [&](const std::optional<std::string>& value) {
-    const auto done = std::make_shared<std::latch>(kObjects);
-    for (int i = 0; i < kObjects; ++i) {
-      store_->ApplyAsync(
-          {fmt::format("/pods/a/{}", i), revisions[i], value},
-          [&, i, done](StatusOr<Revision> result) {
-            EXPECT_TRUE(result.ok()) << result.status();
-            if (result.ok()) revisions[i] = *result;
-            done->count_down();
-          },
-          Store::CommitOn::kWriterThread);
-    }
-    done->wait();
-  };
-  apply_all(std::string(8000, 'v'));
-  apply_all(std::nullopt);
-  const auto size = [&] { return std::filesystem::file_size(folder_.file("db")); };
-  constexpr uintmax_t kSmall = 4 << 20;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-  std::chrono::steady_clock::duration longest{};
-  uintmax_t largest = 0;
-  Revision revision = 0;
-  int writes = 0;
-  while (largest < 2 * kSmall || size() > kSmall) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << size() << " of " << largest;
-    largest = std::max(largest, size());
-    const auto begin = std::chrono::steady_clock::now();
-    revision = Put("/pods/a/other", revision, fmt::format("{}", ++writes));
-    longest = std::max(longest, std::chrono::steady_clock::now() - begin);
-  }
-  fmt::print("from {} to {} bytes during {} writes; the longest waited for {} ms\n", largest,
-             size(), writes,
-             std::chrono::duration_cast<std::chrono::milliseconds>(longest).count());
-  EXPECT_EQ(store_->List("/pods/", "", 0, 0)->records.size(), 1u);
-}
-
-TEST_F(StoreTest, ADatabaseOfAnEarlierBerthIsRewrittenOnce) {
-  Put("/pods/a/x", 0, "kept");
-  store_.reset();
-  const auto mode = [&] {
-    auto db = Database::Open(folder_.file("db"), /*read_only=*/false);
-    return db.ok() ? *db->QueryInt("PRAGMA auto_vacuum") : -1;
-  };
-  {
-    auto db = Database::Open(folder_.file("db"), /*read_only=*/false);
-    ASSERT_TRUE(db->Execute("PRAGMA auto_vacuum = NONE; VACUUM").ok());
-  }
-  ASSERT_EQ(mode(), 0);
-  Open();
-  EXPECT_EQ(*store_->Get("/pods/a/x")->value, "kept");
-  store_.reset();
-  EXPECT_EQ(mode(), 2);
-}
-
-TEST_F(StoreTest, ASecondProcessIsRefused) {
-  const auto second = Store::Open({.path = folder_.file("db")});
-  EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
-}
-
-TEST_F(StoreTest, ForeignAndDamagedFilesAreRefusedAndKept) {
-  const std::string text = folder_.file("text");
-  std::ofstream(text) << std::string(4096, 'x');
-  EXPECT_EQ(Store::Open({.path = text}).status().code(), StatusCode::kDataLoss);
-  EXPECT_EQ(std::filesystem::file_size(text), 4096u);
-
-  const std::string foreign = folder_.file("foreign");
-  ASSERT_TRUE(Database::Open(foreign, false)->Execute("CREATE TABLE t (a)").ok());
-  EXPECT_EQ(Store::Open({.path = foreign}).status().code(), StatusCode::kDataLoss);
-
-  for (int i = 0; i < 200; ++i) Put(fmt::format("/pods/a/{}", i), 0, std::string(500, 'v'));
-  store_.reset();
-  {
-    std::fstream file(folder_.file("db"), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(8192);
-    file << std::string(4096 * 5, 'x');
-  }
-  const auto damaged = Store::Open({.path = folder_.file("db")});
-  EXPECT_EQ(damaged.status().code(), StatusCode::kDataLoss);
-  EXPECT_NE(base::Message(damaged.status()).find("backup"), std::string_view::npos);
 }
 
 TEST(FanOutTest, AWatcherWhoseChangesCannotBeReadIsToldAndGetsNoMore) {
