@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <latch>
 
 #include "store/backup.h"
 #include "store/sqlite.h"
