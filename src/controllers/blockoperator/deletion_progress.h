@@ -17,15 +17,13 @@ inline constexpr char kVolumeDeleting[] = "VolumeDeleting";
 class DeletionProgress {
  public:
   struct Times {
-    std::chrono::milliseconds patience{std::chrono::seconds(5)};  // until the first event
-    std::chrono::milliseconds pause{std::chrono::seconds(30)};    // between two
+    std::chrono::milliseconds patience;                         // until the first event
+    std::chrono::milliseconds pause{std::chrono::seconds(30)};  // between two
   };
 
   // Borrows `events`.
   DeletionProgress(base::EventSink& events, base::ObjectReference volume, std::string image,
                    const Times& times);
-  DeletionProgress(base::EventSink& events, base::ObjectReference volume, std::string image)
-      : DeletionProgress(events, std::move(volume), std::move(image), Times()) {}
 
   // `part` is done, from 0 to 1.
   void Report(double part);

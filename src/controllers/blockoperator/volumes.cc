@@ -173,7 +173,8 @@ Provisioner::Outcome Provisioner::AwaitRelease(const Volume& volume, const std::
 
 base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block) {
   ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Of(block.cluster));
-  DeletionProgress progress(context_.events, volume.reference(), block.image);
+  DeletionProgress progress(context_.events, volume.reference(), block.image,
+                            {.patience = progress_patience_});
   const block::ProgressScope scope([&](double part) { progress.Report(part); });
   RETURN_IF_ERROR_WITH(
       Passing<"blockoperator.delete">([&] { return backend->Delete(block.image); }),
