@@ -1,6 +1,8 @@
 #include "block/storage_program.h"
 
 #include "base/log.h"
+#include "block/progress.h"
+#include "platform/processes/error_lines.h"
 #include "platform/processes/own_folder.h"
 
 namespace berth::block {
@@ -32,6 +34,18 @@ std::string WithoutSecret(std::string text, const std::string& secret) {
   return text;
 }
 
+// Passes the progress that the program prints to standard error, as {"progress": 0.43}, to the
+// ProgressScope of this thread.
+platform::ErrorLines ListenForProgress() {
+  return platform::ErrorLines([report = ProgressScope::current()](std::string_view line) {
+    if (report == nullptr || !line.starts_with("{")) return;
+    const auto said = base::json::Parse(line, {.max_bytes = kLongestMessage});
+    if (!said.ok()) return;
+    const Json* part = base::json::Find(*said, {"progress"});
+    if (part != nullptr && part->is_number()) (*report)(part->get<double>());
+  });
+}
+
 }  // namespace
 
 StorageProgram::StorageProgram(platform::Exec& exec, std::string_view name)
@@ -40,6 +54,7 @@ StorageProgram::StorageProgram(platform::Exec& exec, std::string_view name)
 StatusOr<Json> StorageProgram::Call(const Json& request, const std::string& secret,
                                     std::chrono::milliseconds timeout) const {
   const std::string call = base::json::String(request, {"call"});
+  const platform::ErrorLines listening = ListenForProgress();
   const auto ran = exec_.Run({.argv = {path_, "call"},
                               .stdin_data = base::json::Dump(request),
                               .timeout = timeout,

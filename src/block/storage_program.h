@@ -29,7 +29,8 @@ class StorageProgram {
   // Makes a call, and gives its result. A failure has the code and the message that the program
   // answered with. NOT_FOUND with the program's name: it is not installed. DEADLINE_EXCEEDED,
   // UNAVAILABLE: the outcome is unknown. INTERNAL: the program ended without an answer. `secret`
-  // appears in no message.
+  // appears in no message. What the program says about its progress goes to the ProgressScope of
+  // the calling thread (progress.h).
   base::StatusOr<base::Json> Call(const base::Json& request, const std::string& secret,
                                   std::chrono::milliseconds timeout) const;
 

@@ -280,7 +280,14 @@ std::vector<GoFlag> ControllerFlags() {
                     BERTH_OPTION(election.release)),
                HttpEndpointFlag(), MetricsPath(),
                Flag("flight", "", "File of the flight record, for 'berth explain'",
-                    BERTH_OPTION(flight_file))});
+                    BERTH_OPTION(flight_file)),
+               Flag("container-runtime-endpoint", "",
+                    "CRI socket of this node's runtime: utilities run in the pod that is "
+                    "registered for their plugin on this node; without it where this process runs",
+                    BERTH_OPTION(runtime_endpoint)),
+               Flag("kubelet-dir", "/var/lib/kubelet",
+                    "The kubelet's folder on this node, in which mount pods are registered",
+                    BERTH_OPTION(kubelet_folder))});
   for (const roles::Role& role : roles::AllRoles()) AppendControllerFlags(flags, role.name);
   return flags;
 }

@@ -51,15 +51,28 @@ base::Status CheckOptions(const DriverOptions& options) {
   return base::OkStatus();
 }
 
-base::StatusOr<Offer> MakeOffer(const DriverOptions& options, platform::Exec& exec) {
+constexpr const char* kFsTypes[] = {"ext4", "xfs", "btrfs"};
+
+// `may_change`: the utilities may come later, with a mount pod.
+base::StatusOr<Offer> MakeOffer(const DriverOptions& options, platform::Exec& exec,
+                                bool may_change) {
   Offer offer{.topology_key = Driver::TopologyKey(options.name), .node_id = options.node_id};
-  for (const char* type : {"ext4", "xfs", "btrfs"}) {
+  for (const char* type : kFsTypes) {
     const base::Status supported = platform::FindFileSystem(type)->IsSupported(exec);
     if (supported.ok()) {
       offer.fs_types.push_back(type);
     } else {
-      LOG_INFO("{} volumes are not served: {}", type, base::Message(supported));
+      LOG_INFO("{} volumes are not served{}: {}", type, may_change ? " yet" : "",
+               base::Message(supported));
     }
+  }
+  if (may_change) {
+    offer.is_supported_now = [&exec](const std::string& type) {
+      return std::ranges::find(kFsTypes, type) != std::end(kFsTypes) &&
+             platform::FindFileSystem(type)->IsSupported(exec).ok();
+    };
+    // A volume whose class names no type fails with the utility's name until the utility is there.
+    if (offer.fs_types.empty()) offer.fs_types.push_back(kFsTypes[0]);
   }
   if (offer.fs_types.empty()) {
     return Error(StatusCode::kFailedPrecondition,
@@ -72,7 +85,8 @@ class DriverImpl final : public Driver {
  public:
   base::Status StartParts(const DriverOptions& options) {
     RETURN_IF_ERROR(CheckOptions(options));
-    ASSIGN_OR_RETURN(offer_, MakeOffer(options, *exec_));
+    platform::Exec& exec = options.exec == nullptr ? *host_exec_ : *options.exec;
+    ASSIGN_OR_RETURN(offer_, MakeOffer(options, exec, /*may_change=*/options.exec != nullptr));
     // Whoever may write the folder of a pool is trusted.
     RETURN_IF_ERROR(
         platform::MakeNamedFolder({.path = options.pool_folder,
@@ -97,7 +111,7 @@ class DriverImpl final : public Driver {
     ASSIGN_OR_RETURN(records_, NodeRecords::Open(pool_->paths().Node()));
     controller_ = std::make_unique<Controller>(*pool_, offer_);
     group_controller_ = std::make_unique<GroupController>(*pool_);
-    node_exec_ = std::make_unique<LongCommandLimit>(*exec_, most_long);
+    node_exec_ = std::make_unique<LongCommandLimit>(exec, most_long);
     node_ = std::make_unique<Node>(*pool_, *records_, *mounter_, *node_exec_, offer_);
     const bool seen_all = node_->RemoveOrphans();
     // Two pools, so that long copies do not keep pods from starting.
@@ -135,7 +149,7 @@ class DriverImpl final : public Driver {
  private:
   // Each member needs the ones above it, so the servers come last and are destroyed first.
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
-  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  const std::unique_ptr<platform::Exec> host_exec_ = platform::NewHostExec();
   base::SystemClock clock_;
   Offer offer_;
   std::unique_ptr<platform::DiskReserve> reserve_;  // null: the pool is in a folder that has one

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "platform/processes/exec.h"
 
 namespace berth::csidriver {
 
@@ -32,6 +33,9 @@ struct DriverOptions {
   size_t workers = 8;
   size_t max_queued = 1024;      // waiting calls of each; more get UNAVAILABLE
   std::string flight_file = "";  // its flight record (base/flight.h); empty: none
+  // Runs mkfs, fsck and the like; borrowed. Null: on this host. What it runs them in may come and
+  // go, so a file system that it cannot make at the start is looked for again when it is asked for.
+  platform::Exec* exec = nullptr;
   // How often it looks whether the kubelet's folder is mounted, for volumes of pods that are gone.
   std::chrono::milliseconds look_again{std::chrono::seconds(10)};
 };
@@ -40,7 +44,7 @@ class Driver {
  public:
   // Opens the pool, finishes or undoes the changes that a crash interrupted, and serves.
   // INVALID_ARGUMENT: an option is wrong. FAILED_PRECONDITION: another process has the pool or the
-  // socket, or this host supports no file system.
+  // socket, or this host supports no file system and `exec` is null.
   static base::StatusOr<std::unique_ptr<Driver>> Start(const DriverOptions& options);
 
   // Stops serving and waits for running calls. Leaves every volume as it is.

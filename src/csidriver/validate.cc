@@ -165,6 +165,11 @@ base::Status CheckParameters(const google::protobuf::Map<std::string, std::strin
   return base::OkStatus();
 }
 
+bool Offer::Has(const std::string& fs_type) const {
+  return std::ranges::find(fs_types, fs_type) != fs_types.end() ||
+         (is_supported_now && is_supported_now(fs_type));
+}
+
 base::StatusOr<Capability> ParseCapability(const csi::v1::VolumeCapability& capability,
                                            const Offer& offer) {
   Capability parsed;
@@ -175,8 +180,7 @@ base::StatusOr<Capability> ParseCapability(const csi::v1::VolumeCapability& capa
     case csi::v1::VolumeCapability::kMount: {
       const auto& mount = capability.mount();
       parsed.fs_type = mount.fs_type();
-      if (!mount.fs_type().empty() &&
-          std::ranges::find(offer.fs_types, mount.fs_type()) == offer.fs_types.end()) {
+      if (!mount.fs_type().empty() && !offer.Has(mount.fs_type())) {
         return InvalidError("file system type {} is not supported; supported: {}",
                             base::Quote(mount.fs_type()), fmt::join(offer.fs_types, ", "));
       }

@@ -5,6 +5,7 @@
 // may be sensitive (secrets, mount flags) never appear in a message.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,7 +40,11 @@ struct Capability {
 struct Offer {
   std::string topology_key;
   std::string node_id;
-  std::vector<std::string> fs_types;  // supported here; the first is the default
+  std::vector<std::string> fs_types;  // supported since the start; the first is the default
+  // Whether another one is supported by now. Empty: none ever is.
+  std::function<bool(const std::string& fs_type)> is_supported_now = nullptr;
+
+  bool Has(const std::string& fs_type) const;
 };
 
 // Checks that a field that a request must have is not empty.

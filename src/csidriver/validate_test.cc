@@ -134,6 +134,15 @@ TEST(ValidateTest, TopologyIsHereWhateverTheCaseOfItsKey) {
   EXPECT_FALSE(IncludesThisNode(other, kOffer));
 }
 
+// A mount pod with the utilities may come after the driver has started.
+TEST(ValidateTest, AFileSystemThatIsSupportedLaterIsLookedForWhenItIsAskedFor) {
+  Offer offer = kOffer;
+  offer.is_supported_now = [](const std::string& type) { return type == "btrfs"; };
+  EXPECT_TRUE(ParseCapability(Mount("btrfs"), offer).ok());
+  EXPECT_EQ(ParseCapability(Mount("zfs"), offer).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseCapability(Mount("btrfs"), kOffer).status().code(), StatusCode::kInvalidArgument);
+}
+
 TEST(ValidateTest, MountFlagsAreSplitAndThoseThatMakeAnotherMountRefused) {
   VolumeCapability capability = Mount();
   capability.mutable_mount()->add_mount_flags("noatime,discard");

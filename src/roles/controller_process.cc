@@ -15,6 +15,7 @@
 #include "kube/http/http_client.h"
 #include "kube/leader_election.h"
 #include "roles/health.h"
+#include "roles/pod_utilities.h"
 #include "roles/role_term.h"
 
 namespace berth::roles {
@@ -108,6 +109,11 @@ class ControllerProcessImpl : public ControllerProcess {
     }
     if (!options_.flight_file.empty()) {
       ASSIGN_OR_RETURN(flight_, base::FlightRecorder::Open(options_.flight_file, "controllers"));
+    }
+    if (!options_.runtime_endpoint.empty()) {
+      ASSIGN_OR_RETURN(utilities_,
+                       PodUtilities::Open({.kubelet_folder = options_.kubelet_folder,
+                                           .runtime_endpoint = options_.runtime_endpoint}));
     }
     informers_ = std::make_unique<kube::Informers>(*client_);
     ASSIGN_OR_RETURN(endpoints_, ServeHealth(options_, metrics_, MakeHealthHandlers()));
@@ -268,6 +274,11 @@ class ControllerProcessImpl : public ControllerProcess {
         std::ranges::find(driver_roles_, FindRole("attacher")) != driver_roles_.end();
     settings.provisioner.intents = {.ns = LeaseNamespace(),
                                     .lineage = election == nullptr ? "" : election->lineage()};
+    if (utilities_ != nullptr) {
+      settings.exec_of = [this](std::string_view plugin) -> platform::Exec& {
+        return utilities_->exec(plugin);
+      };
+    }
     RunTerm({.roles = roles,
              .socket = socket,
              .driver = driver,
@@ -289,6 +300,7 @@ class ControllerProcessImpl : public ControllerProcess {
   bool labels_migrated_ = false;  // one of the roles labels its calls so, in the Go program
   base::Metrics metrics_;
   std::unique_ptr<base::FlightRecorder> flight_;
+  std::unique_ptr<PodUtilities> utilities_;  // null: utilities run where this process runs
   std::unique_ptr<kube::Client> client_, election_client_;
   std::unique_ptr<kube::Informers> informers_;
   base::Mutex mutex_;

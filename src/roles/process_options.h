@@ -48,15 +48,18 @@ struct ProcessOptions {
   std::string metrics_path = "/metrics";
   int health_port = 0;  // health alone, at all addresses, if http_address is empty; 0: none
 
+  // PodUtilitiesOptions, of `berth controller` and of the role utilities. Of the former, an empty
+  // endpoint means that utilities run where the process runs.
+  std::string kubelet_folder;
+  std::string runtime_endpoint;
+
   // For `berth node`.
   std::chrono::milliseconds registration_timeout{1000};  // of each call
   std::string registration_folder = "/registration";
   std::string kubelet_registration_path;
   std::string registration_mode;  // kRegistrationProbe; any other: announce the driver
   std::chrono::milliseconds probe_timeout{3000};
-  std::string utility_socket;  // this and the next two: UtilitiesRoleOptions
-  std::string kubelet_folder;
-  std::string runtime_endpoint;
+  std::string utility_socket;  // UtilitiesRoleOptions
 };
 
 }  // namespace berth::roles

@@ -40,7 +40,8 @@ class Utilities {
 // The objects and folders of a node that its Utilities use. The references are borrowed, and what
 // they refer to outlives the Utilities.
 struct UtilitySurroundings {
-  std::string data_folder;   // the node agent's own, for records
+  // The node agent's own, for records. Empty: nothing calls helper_mounts().
+  std::string data_folder;
   std::string cri_endpoint;  // as for rpc::CriClient
   const Paths& paths;
   platform::Mounter& mounter;

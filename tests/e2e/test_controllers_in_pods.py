@@ -1,13 +1,17 @@
-"""Utilities of controllers run in the pod that is registered on the controller's node, by the rules of nodes."""
+"""Utilities of controllers and of the shipped driver run in the pod that is registered on their node, by the rules of nodes."""
+import base64
 import json
+import shutil
 
 import pytest
 from lib import flex, handmade_pod, objects
-from lib.standalone import wait_for
+from lib.roles import LEASE
+from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.mountpod, pytest.mark.flex]
 
 DRIVER = "example.com/attached"
+KEY = "AQCMrqhlAAAAABAAd0Nb4lZvYbI1dm9xUVJ2fA=="  # has the form of a key of Ceph
 # Only the pod has the folder /only-in-the-pod. attach and detach are calls of the controller.
 SCRIPT = """#!/bin/sh
 [ -d /only-in-the-pod ] && place=pod || place=host
@@ -21,6 +25,21 @@ case $1 in
   *) echo '{{"status": "Not supported"}}'; exit 1 ;;
 esac
 """
+# Puts mkfs.ext4 into a pod that sees the host's files at /host. It notes its calls.
+MKFS = """cat >/bin/mkfs.ext4 <<'END'
+#!/bin/sh
+echo "mkfs.ext4 $1" >>{log}
+exec chroot /host {mkfs} "$@"
+END
+chmod 755 /bin/mkfs.ext4; sleep 100000"""
+# Puts a program that answers every call of the storage with success to where the operator looks for berth-rbd.
+STORAGE = """mkdir -p {folder}
+cat >{folder}/berth-rbd <<'END'
+#!/bin/sh
+grep -o '"pool":"[a-z]*"' >>{log}
+echo '{{}}'
+END
+chmod 755 {folder}/berth-rbd; sleep 100000"""
 
 
 @pytest.fixture
@@ -63,3 +82,69 @@ def test_a_driver_attaches_and_detaches_in_the_registered_pod(berth, calls):
     assert [call for call in calls()[len(before):] if call.startswith("attach ")] == []
     place.unlink()
     wait_for("an attach on the host", lambda: "attach host" in calls()[len(before):])
+
+
+def read_lines(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_the_shipped_driver_formats_in_the_registered_pod(berth):
+    kubelet = berth.data / "kubelet"
+    log = kubelet / "calls"
+    tools = handmade_pod.pod("tools", kubelet, script=MKFS.format(log=log, mkfs=shutil.which("mkfs.ext4")))
+    tools["spec"]["volumes"].append({"name": "host", "hostPath": {"path": "/", "type": "Directory"}})
+    tools["spec"]["containers"][0]["volumeMounts"].append({"name": "host", "mountPath": "/host"})
+    berth.apply([tools, objects.storage_class("in-pod", "ext4")])
+    handmade_pod.register(berth, "tools", "local.csi.berth.dev")
+
+    def start(name):
+        berth.apply([objects.claim(name, "64Mi", "in-pod"), objects.pod(name, f"echo {name} >/{name}/file", claims=[name])])
+
+    start("first")
+    berth.wait_phase("pod", "first", "Succeeded")
+    formats = [line for line in read_lines(log) if "-V" not in line]
+    assert len(formats) == 1, read_lines(log)
+
+    # A registration that cannot be trusted lets nothing run, neither there nor on the host.
+    place = handmade_pod.path(kubelet, "local.csi.berth.dev")
+    place.write_text("{")
+    start("second")
+    wait_for("the refusal", lambda: any(place.name in event["message"] for event in berth.events("second")))
+    place.unlink()
+    berth.wait_phase("pod", "second", "Succeeded")
+    assert [line for line in read_lines(log) if "-V" not in line] == formats, "no pod was registered any more"
+
+
+def test_the_operator_of_a_process_of_its_own_calls_the_storage_in_the_registered_pod(new_berth, start):
+    """The operator of `berth up` runs its utilities on the host here, so the calls in the pod are the process's."""
+    berth = new_berth(flags=["--feature-gates", "MountContainers=false"]).start()
+    kubelet = berth.data / "kubelet"
+    log = kubelet / "calls"
+    berth.apply(handmade_pod.pod("tools", kubelet, script=STORAGE.format(folder=BINARY.resolve().parent, log=log)))
+    handmade_pod.register(berth, "tools", "block.berth.dev")
+    role = start("controller", "--roles=block-operator", "--kubeconfig", berth.data / "kubeconfig", *LEASE,
+                 "--block-operator-agents=false", f"--container-runtime-endpoint=unix://{berth.runtime_socket}",
+                 f"--kubelet-dir={kubelet}")
+    key = base64.b64encode(KEY.encode()).decode()
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ceph", "namespace": "default"}, "data": {"key": key}}
+
+    def cluster(name):
+        backend = {"rbd": {"monitors": ["127.0.0.1:9"], "pool": name, "user": "berth",
+                           "secretRef": {"name": "ceph", "namespace": "default"}}}
+        return {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster", "metadata": {"name": name},
+                "spec": {"backend": backend}}
+
+    berth.apply([secret, cluster("first")])
+    wait_for("a call in the pod", lambda: '"pool":"first"' in read_lines(log))
+
+    place = handmade_pod.path(kubelet, "block.berth.dev")
+    place.write_text("{")
+    berth.apply(cluster("second"))
+    wait_for("the refusal", lambda: [line for line in role.log().splitlines() if "'second'" in line and place.name in line])
+    assert '"pool":"second"' not in read_lines(log)
+    handmade_pod.register(berth, "tools", "block.berth.dev")
+    wait_for("a call in the pod again", lambda: '"pool":"second"' in read_lines(log))
+    assert role.stop() == 0
+    for name in ("first", "second"):
+        berth.run("delete", "storageclusters", name)
+        berth.wait_gone("storageclusters", name)

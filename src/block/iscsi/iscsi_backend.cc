@@ -13,6 +13,7 @@
 #include "block/iscsi/iscsi_settings.h"
 #include "block/iscsi/lun_calls.h"
 #include "block/iscsi/lun_image.h"
+#include "block/progress.h"
 
 namespace berth::block {
 
@@ -399,6 +400,9 @@ class IscsiBackend : public Backend {
       }
       from = now;
       wiped_[image] = from;
+      if (const auto* report = ProgressScope::current(); report != nullptr && lun.size_bytes > 0) {
+        (*report)(1 - static_cast<double>(from) / static_cast<double>(lun.size_bytes));
+      }
       if (steady_clock::now() < end) continue;
       return Error(StatusCode::kDeadlineExceeded,
                    "LUN {} is being overwritten with zeroes: {} of {} bytes are left",

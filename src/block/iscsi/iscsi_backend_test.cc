@@ -8,6 +8,7 @@
 #include "block/iscsi/fake_berth_iscsi.h"
 #include "block/iscsi/iscsi_settings.h"
 #include "block/iscsi/lun_image.h"
+#include "block/progress.h"
 #include "block/storage_secret.h"
 
 namespace berth::block {
@@ -189,8 +190,13 @@ TEST_F(IscsiBackendTest, ADeletedVolumesLunIsFreeOnceItIsOverwritten) {
   const std::string image = backend_->Create({.name = "pvc-1", .size_bytes = kLunMiB})->name;
   target_.Change([](auto& units) { units[2].blank = false; });
   target_.TakeCalls();
-  ASSERT_OK(backend_->Delete(image));
+  std::vector<double> parts;
+  {
+    const ProgressScope scope([&](double part) { parts.push_back(part); });
+    ASSERT_OK(backend_->Delete(image));
+  }
   EXPECT_THAT(target_.TakeCalls(), testing::ElementsAre("list", "wipe", "wipe", "wipe", "wipe"));
+  EXPECT_THAT(parts, testing::ElementsAre(0.25, 0.5, 0.75));
   EXPECT_TRUE(Get(2).blank && Get(2).guard.empty());
   // It is another volume's by now, so a second Delete, and a look at the lock, are not about it.
   named_ = {MakeLunImage("pvc-2", "naa.2"), image};

@@ -47,7 +47,8 @@ std::span<const Rule> AllRules() {
       // containers
       &NoRuntime, &ConfigMissing, &ImageMissing, &ContainerFails, &ContainerEnded, &NotReady,
       // deletion
-      &SnapshotBeingRestored, &SnapshotDeletionFails, &DeletionFails, &FinalizerLeft,
+      &SnapshotBeingRestored, &SnapshotDeletionFails, &DeletionFails, &ImageBeingDeleted,
+      &FinalizerLeft,
       // a role fails, and no other rule of the same link says why
       &RoleFails,
       // if nothing else holds

@@ -127,6 +127,7 @@ std::optional<Cause> ContainerFails(const State& state);
 std::optional<Cause> ContainerEnded(const State& state);
 std::optional<Cause> NotReady(const State& state);
 std::optional<Cause> DeletionFails(const State& state);
+std::optional<Cause> ImageBeingDeleted(const State& state);
 std::optional<Cause> FinalizerLeft(const State& state);
 
 }  // namespace berth::cli::explain

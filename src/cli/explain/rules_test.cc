@@ -56,6 +56,24 @@ TEST_F(RulesTest, AVolumeWhoseDeletionTheDriverRefuses) {
   EXPECT_EQ(First().id, "driver-error");
 }
 
+TEST_F(RulesTest, AnImageWhoseDeletionTakesLong) {
+  state_.pod.reset();
+  state_.claim.reset();
+  state_.claim_key.clear();
+  state_.volume->Set({"kind"}, "PersistentVolume");
+  state_.volume->Set({"status", "phase"}, "Released");
+  state_.object = *state_.volume;
+  state_.events = {api::Event({{"reason", "VolumeDeleting"},
+                               {"message", "image 'pv-1' is being deleted: 43 % is done"},
+                               {"involvedObject", {{"kind", "PersistentVolume"}}},
+                               {"lastTimestamp", "2026-01-01T00:59:30Z"}})};
+  EXPECT_EQ(First().id, "image-being-deleted");
+  EXPECT_EQ(First().summary, "image 'pv-1' is being deleted: 43 % is done");
+  EXPECT_TRUE(First().waiting);
+  state_.events[0].Set({"lastTimestamp"}, "2026-01-01T00:55:00Z");
+  EXPECT_NE(First().id, "image-being-deleted");
+}
+
 TEST_F(RulesTest, OfTwoCausesTheFirstOneIsNamedUntilItIsCured) {
   Unbind();
   Unschedule("0/2 nodes are available: no volume");

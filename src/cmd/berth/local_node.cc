@@ -90,6 +90,11 @@ class LocalNodeImpl : public LocalNode {
       options.argv.insert(options.argv.end(),
                           {"--keep-free", fmt::format("{}", *options_.keep_free)});
     }
+    if (options_.mount_containers) {
+      options.argv.insert(options.argv.end(),
+                          {"--container-runtime-endpoint", options_.runtime_endpoint,
+                           "--kubelet-dir", paths_.root()});
+    }
     driver_process_.emplace(std::move(options));
     return base::OkStatus();
   }

@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "block/fake_backend.h"
+#include "block/progress.h"
 
 namespace berth::controllers::blockoperator {
 
@@ -151,6 +152,7 @@ class FakeStoreBackend : public block::FakeBackend {
   }
   base::Status Delete(const std::string& image) override {
     RETURN_IF_ERROR(store_.Begin("delete " + image));
+    if (const auto* report = block::ProgressScope::current(); report != nullptr) (*report)(0.43);
     RETURN_IF_ERROR(FakeBackend::Delete(image));
     return store_.End("delete");
   }

@@ -38,6 +38,7 @@ Provisioner::Provisioner(const Context& context, Backends& backends, NodeProofs&
       copies_of_namespace_(options.copies_of_namespace),
       copy_pause_(options.copy_pause),
       unmount_patience_(options.unmount_patience),
+      progress_patience_(options.progress_patience),
       unmount_pause_(options.unmount_pause),
       uses_(context, proofs),
       claims_(context.informers.Of<Claim>()),

@@ -111,6 +111,7 @@ class Provisioner {
   const int copies_of_namespace_;
   const std::chrono::milliseconds copy_pause_;
   const std::chrono::milliseconds unmount_patience_;
+  const std::chrono::milliseconds progress_patience_;
   const std::chrono::milliseconds unmount_pause_;  // until a held volume is looked at again
   const Uses uses_;
   kube::Informer<Claim>& claims_;

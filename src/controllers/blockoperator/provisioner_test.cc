@@ -248,6 +248,15 @@ TEST_F(BlockOperatorTest, NoImageIsDeletedThatAFenceNames) {
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
 }
 
+TEST_F(BlockOperatorTest, ADeletionThatTakesLongSaysHowFarItIs) {
+  options_.progress_patience = std::chrono::milliseconds(0);
+  Begin();
+  PutBound("data");
+  Release("data");
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Normal VolumeDeleting pvc-uid-data: image 'pvc-uid-data' is being deleted: 43 % is done"));
+}
+
 TEST_F(BlockOperatorTest, ADeletionBeforeTheNodeHasUnmountedIsNoFailure) {
   options_.unmount_patience = std::chrono::minutes(10);
   Begin();

@@ -19,6 +19,7 @@
 #include "base/unique_fd.h"
 #include "platform/errno.h"
 #include "platform/processes/child.h"
+#include "platform/processes/error_lines.h"
 #include "platform/processes/exec_parts.h"
 
 namespace berth::platform {
@@ -110,9 +111,11 @@ struct Stream {
   base::UniqueFd fd;
   std::string* kept;
   size_t limit;
+  LinePasser* lines = nullptr;  // gets what the stream gives; null: nobody listens
 
   void Drain() {
     if (fd.valid() && !DrainPipe(fd.get(), *kept, limit)) fd.Reset();
+    if (lines != nullptr) lines->Pass(*kept);
   }
 };
 
@@ -192,7 +195,8 @@ class HostExec : public Exec {
     const base::UniqueFd pidfd = OpenPid(pid);
     CommandResult result;
     Stream out{std::move(out_read), &result.out, command.max_output};
-    Stream err{std::move(err_read), &result.err, command.max_output};
+    LinePasser lines;
+    Stream err{std::move(err_read), &result.err, command.max_output, &lines};
     const Collected collected =
         pidfd.valid() ? CollectOutput(pidfd.get(), out, err, deadline, command.cancel_fd)
                       : Collected::kLate;

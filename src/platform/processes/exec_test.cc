@@ -7,8 +7,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/processes/error_lines.h"
 #include "platform/processes/exec_parts.h"
 
 namespace berth::platform {
@@ -34,6 +37,25 @@ TEST_F(ExecTest, GivesExitCodeAndBothOutputs) {
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(result.out, "out\n");
   EXPECT_EQ(result.err, "err\n");
+}
+
+TEST_F(ExecTest, PassesOnLinesOfStandardErrorWhileTheProgramRuns) {
+  const TempFolder folder;
+  const std::string seen = folder / "seen";
+  std::vector<std::string> lines;
+  {
+    const ErrorLines listening([&](std::string_view line) {
+      lines.emplace_back(line);
+      std::ofstream(seen).close();
+    });
+    // It ends only if its first line was passed on before.
+    Sh("echo one >&2; until [ -e " + seen + " ]; do sleep 0.01; done; printf 'two\nrest' >&2");
+    const ErrorLines inner([](std::string_view) {});
+    Sh("echo for the inner one >&2");
+  }
+  EXPECT_THAT(lines, testing::ElementsAre("one", "two"));
+  Sh("echo nobody listens >&2");
+  EXPECT_EQ(lines.size(), 2U);
 }
 
 TEST_F(ExecTest, GivesTheSignalThatEndedIt) {

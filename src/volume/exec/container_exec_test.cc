@@ -8,6 +8,7 @@
 #include <future>
 #include <sstream>
 
+#include "platform/processes/error_lines.h"
 #include "volume/exec/fake_mount_pod.h"
 
 namespace berth::volume {
@@ -62,6 +63,21 @@ TEST_F(ContainerExecTest, GivesExitCodeAndBothStreams) {
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_EQ(result.out, "out\n");
   EXPECT_EQ(result.err, "err\n");
+}
+
+TEST_F(ContainerExecTest, PassesOnLinesOfStandardErrorWhileTheProgramRuns) {
+  const platform::TempFolder folder;
+  const std::string seen = folder / "seen";
+  std::vector<std::string> lines;
+  const platform::ErrorLines listening([&](std::string_view line) {
+    lines.emplace_back(line);
+    std::ofstream(seen).close();
+  });
+  // It ends only if its first line was passed on before.
+  RunWell({.argv = {"sh", "-c",
+                    "echo one >&2; until [ -e " + seen +
+                        " ]; do sleep 0.01; done; printf 'two\nrest' >&2"}});
+  EXPECT_THAT(lines, testing::ElementsAre("one", "two"));
 }
 
 TEST_F(ContainerExecTest, TheEnvironmentIsTheCommands) {

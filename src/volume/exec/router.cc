@@ -118,7 +118,7 @@ StatusOr<std::unique_ptr<Utilities>> NewUtilityRouter(const UtilitySurroundings&
   RETURN_IF_ERROR(platform::MakeFolders(around.paths.PluginContainers(), 0755));
   ASSIGN_OR_RETURN(auto runtime, rpc::CriClient::New(around.cri_endpoint));
   auto router = std::make_unique<UtilityRouter>(around, host, std::move(runtime));
-  RETURN_IF_ERROR(router->LoadRecords());
+  if (!around.data_folder.empty()) RETURN_IF_ERROR(router->LoadRecords());
   return std::unique_ptr<Utilities>(std::move(router));
 }
 

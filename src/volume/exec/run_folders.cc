@@ -26,13 +26,16 @@ using base::StatusOr;
 constexpr char kOptions[] = "size=64m,nr_inodes=16k,mode=0700";
 constexpr unsigned kTmpfs = 0x01021994;  // TMPFS_MAGIC
 
+bool IsOnTmpfs(const std::string& folder) {
+  struct statfs kind = {};
+  return statfs(folder.c_str(), &kind) == 0 && static_cast<unsigned>(kind.f_type) == kTmpfs;
+}
+
 // Whether `folder` is a tmpfs of its own and not a part of its parent's.
 bool IsOwnTmpfs(const std::string& folder, const std::string& parent) {
   struct stat own = {}, above = {};
-  struct statfs kind = {};
   return stat(folder.c_str(), &own) == 0 && stat(parent.c_str(), &above) == 0 &&
-         own.st_dev != above.st_dev && statfs(folder.c_str(), &kind) == 0 &&
-         static_cast<unsigned>(kind.f_type) == kTmpfs;
+         own.st_dev != above.st_dev && IsOnTmpfs(folder);
 }
 
 // Whether a run's folder belongs to another living process, because several may use one kubelet
@@ -80,16 +83,24 @@ std::string RunFolder::Read(std::string_view name, size_t max_bytes) const {
 }
 
 StatusOr<std::unique_ptr<RunFolder>> RunFolders::MakeFolder() {
-  {
-    base::MutexLock lock(mutex_);
-    RETURN_IF_ERROR(MountIfMissing());
+  constexpr int kAttempts = 3;
+  for (int attempt = 1;; ++attempt) {
+    {
+      base::MutexLock lock(mutex_);
+      RETURN_IF_ERROR(MountIfMissing());
+    }
+    auto folder = std::make_unique<RunFolder>(
+        fmt::format("{}/{}.{}", paths_.PluginRuns(), getpid(), base::NewUuid()));
+    const bool mounted = IsOwnTmpfs(paths_.PluginRuns(), paths_.root());
+    const int error = mkdir(folder->path().c_str(), 0700) == 0 ? 0 : errno;
+    // Another process that ends may have removed the tmpfs meanwhile. A secret must not come onto
+    // the disk below it.
+    if (error == 0 && (!mounted || IsOnTmpfs(folder->path()))) return folder;
+    if (attempt == kAttempts || (error != 0 && error != ENOENT)) {
+      return platform::ErrnoError(error == 0 ? ENOENT : error,
+                                  fmt::format("make the folder '{}'", folder->path()));
+    }
   }
-  auto folder = std::make_unique<RunFolder>(
-      fmt::format("{}/{}.{}", paths_.PluginRuns(), getpid(), base::NewUuid()));
-  if (mkdir(folder->path().c_str(), 0700) != 0) {
-    return platform::ErrnoError(errno, fmt::format("make the folder '{}'", folder->path()));
-  }
-  return folder;
 }
 
 Status RunFolders::MountIfMissing() {

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "platform/processes/error_lines.h"
 #include "platform/processes/exec.h"
 #include "volume/exec/run_folders.h"
 
@@ -21,7 +22,7 @@ namespace berth::volume {
 class RunStreams {
  public:
   // Makes "out" and "err" in `folder` and reads them from now on. It keeps the first `max_output`
-  // bytes of each.
+  // bytes of each. Lines of "err" go to the calling thread's listener (error_lines.h).
   static base::StatusOr<std::unique_ptr<RunStreams>> Open(const RunFolder& folder,
                                                           size_t max_output);
   ~RunStreams();
@@ -37,7 +38,9 @@ class RunStreams {
   const base::UniqueFd out_, err_;
   const base::UniqueFd end_;  // an eventfd: readable once the program has ended
   const size_t max_output_;
-  std::string out_text_, err_text_;  // used by the thread until it is joined
+  // Used by the thread until it is joined.
+  std::string out_text_, err_text_;
+  platform::LinePasser lines_;
   std::jthread thread_;
 };
 

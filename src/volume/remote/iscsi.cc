@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "volume/found_volumes.h"
 #include "volume/remote/disk_names.h"
+#include "volume/remote/iscsi_records.h"
 #include "volume/remote/network_plugin.h"
 
 namespace berth::volume {
@@ -23,63 +24,26 @@ using base::json::String;
 using std::chrono::seconds;
 
 constexpr seconds kTargetTime{40};  // for what asks the target
-constexpr std::string_view kDefaultPort = "3260";
 // In a mark's state: the login has succeeded, or the volume may share that of another. Without it
 // `logged_in` says only that a login was begun.
 constexpr std::string_view kHasSession = "session";
+// In a mark's state: where logins of the volume may have left records, also in an earlier boot.
+constexpr const char* kRecords = "records";
 constexpr size_t kMaxPortals = 16;
 // Exit codes of iscsiadm (open-iscsi, include/iscsi_err.h).
 constexpr int kSessionExists = 15;
 constexpr int kNoObjects = 21;
-// A login to a portal that is away must fail before the volume manager's caller gives up.
-constexpr char kDiscoveryTimes[] =
-    "discovery.sendtargets.timeo.login_timeout = 9\ndiscovery.sendtargets.reopen_max = 0\n";
-// The LUNs of others must not become devices of this node, so the scan is left to the plugin.
-constexpr char kNodeTimes[] =
-    "node.conn[0].timeo.login_timeout = 9\nnode.session.initial_login_retry_max = 1\n"
-    "node.startup = manual\nnode.session.scan = manual\n";
-// $1: the file with the lines; $2: the record, as a pattern. open-iscsi's folder differs by its
-// build.
-constexpr char kAppend[] =
-    R"(umask 077; found=1; for record in /etc/iscsi/$2 /var/lib/iscsi/$2; do )"
-    R"([ -f "$record" ] && cat "$1" >>"$record" && found=0; done; )"
-    R"([ $found = 0 ] || echo "open-iscsi has no record $2" >&2; exit $found)";
-
-constexpr char kDropDiscovery[] =
-    R"(rm -rf "/etc/iscsi/send_targets/$1" "/var/lib/iscsi/send_targets/$1")";
-
-std::string WithPort(std::string_view portal) {
-  const bool has_port = portal.starts_with('[') ? portal.find("]:") != std::string_view::npos
-                                                : portal.find(':') != std::string_view::npos;
-  return has_port ? std::string(portal) : fmt::format("{}:{}", portal, kDefaultPort);
-}
-
-// "10.0.0.7,3260", as open-iscsi names the record of a portal.
-std::string RecordName(const std::string& portal) {
-  const size_t colon = portal.rfind(':');
-  std::string address = portal.substr(0, colon);
-  if (address.starts_with('[')) address = address.substr(1, address.size() - 2);
-  return fmt::format("{},{}", address, portal.substr(colon + 1));
-}
-
-std::string MakeChapLines(std::string_view prefix,
-                          const std::map<std::string, std::string>& given) {
-  std::string lines = fmt::format("{}.authmethod = CHAP\n", prefix);
-  for (const char* key : {"username", "password", "username_in", "password_in"}) {
-    const std::string name = fmt::format("{}.{}", prefix, key);
-    const auto entry = given.find(name);
-    if (entry != given.end() && !entry->second.empty()) {
-      lines += fmt::format("{} = {}\n", name, entry->second);
-    }
-  }
-  return lines;
-}
 
 }  // namespace
 
+std::string IscsiPlugin::InterfaceOf(const Target& target, const std::string& volume) {
+  if (target.initiator.empty()) return target.interface;
+  return fmt::format("{}:{}", target.portals.front(), volume);
+}
+
 IscsiPlugin::Target IscsiPlugin::ReadTarget(const Json& source) {
   Target target{.name = String(source, {"iqn"}),
-                .portals = {WithPort(String(source, {"targetPortal"}))},
+                .portals = {WithIscsiPort(String(source, {"targetPortal"}))},
                 .interface = String(source, {"iscsiInterface"}, "default"),
                 .initiator = String(source, {"initiatorName"}),
                 .lun = static_cast<int>(Int(source, {"lun"})),
@@ -87,7 +51,7 @@ IscsiPlugin::Target IscsiPlugin::ReadTarget(const Json& source) {
                 .chap_session = Bool(source, {"chapAuthSession"}),
                 .secrets = {}};
   for (const std::string& portal : base::json::Strings(base::json::Array(source, {"portals"}))) {
-    const std::string full = WithPort(portal);
+    const std::string full = WithIscsiPort(portal);
     if (std::find(target.portals.begin(), target.portals.end(), full) == target.portals.end()) {
       target.portals.push_back(full);
     }
@@ -189,15 +153,6 @@ StatusOr<bool> IscsiPlugin::MayShare(const DiskMark& mark) const {
                Quote(String(mark.state, {"target"})));
 }
 
-StatusOr<std::string> IscsiPlugin::RunOnNode(const Target& target, const std::string& portal,
-                                             const std::vector<std::string>& more) {
-  platform::Command command{
-      .argv = {"iscsiadm", "-m", "node", "-p", portal, "-T", target.name, "-I", target.interface},
-      .timeout = kTargetTime};
-  command.argv.insert(command.argv.end(), more.begin(), more.end());
-  return RunUtility(command);
-}
-
 StatusOr<std::string> IscsiPlugin::RunOnDiscovery(const Target& target, const std::string& portal,
                                                   const std::vector<std::string>& more) {
   platform::Command command{.argv = {"iscsiadm", "-m", "discoverydb", "-t", "sendtargets", "-p",
@@ -208,7 +163,7 @@ StatusOr<std::string> IscsiPlugin::RunOnDiscovery(const Target& target, const st
 }
 
 Status IscsiPlugin::AppendToRecord(const std::string& pattern, const std::string& lines) {
-  return RunUtility({.argv = {"sh", "-c", kAppend, "sh", "{lines}", pattern},
+  return RunUtility({.argv = {"sh", "-c", kAppendToRecord, "sh", "{lines}", pattern},
                      .secrets = {{.name = "lines", .content = lines}},
                      .timeout = kLocalTime})
       .status();
@@ -218,7 +173,7 @@ Status IscsiPlugin::AppendToRecord(const std::string& pattern, const std::string
 // from.
 Status IscsiPlugin::MakeInterface(Target& target, const std::string& volume) {
   const std::string base = target.interface;
-  target.interface = fmt::format("{}:{}", target.portals.front(), volume);
+  target.interface = InterfaceOf(target, volume);
   const auto run = [&](const std::string& name, std::vector<std::string> more) {
     std::vector<std::string> argv = {"iscsiadm", "-m", "iface", "-I", name};
     argv.insert(argv.end(), more.begin(), more.end());
@@ -246,26 +201,66 @@ Status IscsiPlugin::MakeInterface(Target& target, const std::string& volume) {
 }
 
 Status IscsiPlugin::Login(const Target& target, const std::string& portal) {
-  const std::string record = RecordName(portal);
+  Status done = TryLogin(target, portal);
+  if (done.ok()) return done;
+  const Status removed = RemoveRecords(target, portal);
+  if (!removed.ok()) LOG_WARNING("{}", base::ToString(removed));
+  return done;
+}
+
+Status IscsiPlugin::RemoveNodeRecord(const Target& target, const std::string& portal) {
+  const platform::Command command{.argv = {"iscsiadm", "-m", "node", "-p", portal, "-T",
+                                           target.name, "-I", target.interface, "-o", "delete"},
+                                  .timeout = kLocalTime};
+  ASSIGN_OR_RETURN(const auto result, Run(command));
+  if (result.exit_code == 0 || result.exit_code == kNoObjects) return OkStatus();
+  return platform::ExitFailure(command, result);
+}
+
+Status IscsiPlugin::RemoveRecords(const Target& target, const std::string& portal) {
+  const Status dropped = DropDiscovery(portal);
+  RETURN_IF_ERROR(RemoveNodeRecord(target, portal));
+  return dropped;
+}
+
+Status IscsiPlugin::RemoveLeftRecords(const DiskMark& mark,
+                                      const std::vector<IscsiSession>& sessions) {
+  const Target target{.name = String(mark.state, {"target"}),
+                      .portals = {},
+                      .interface = String(mark.state, {kRecords, "interface"}),
+                      .initiator = "",
+                      .secrets = {}};
+  for (const std::string& portal :
+       base::json::Strings(base::json::Array(mark.state, {kRecords, "portals"}))) {
+    const bool used =
+        std::any_of(sessions.begin(), sessions.end(), [&](const IscsiSession& session) {
+          return session.portal == portal && session.interface == target.interface;
+        });
+    if (!used) RETURN_IF_ERROR(RemoveRecords(target, portal));
+  }
+  return OkStatus();
+}
+
+// iscsiadm would delete the records of all targets that were found by this one, too.
+Status IscsiPlugin::DropDiscovery(const std::string& portal) {
+  return RunUtility({.argv = {"sh", "-c", kDropDiscovery, "sh", IscsiRecordName(portal)},
+                     .timeout = kLocalTime})
+      .status();
+}
+
+Status IscsiPlugin::TryLogin(const Target& target, const std::string& portal) {
   RETURN_IF_ERROR(RunOnDiscovery(target, portal, {"-o", "new"}).status());
-  std::string lines = kDiscoveryTimes;
-  if (target.chap_discovery) lines += MakeChapLines("discovery.sendtargets.auth", target.secrets);
-  RETURN_IF_ERROR(AppendToRecord(fmt::format("send_targets/{}/st_config", record), lines));
-  const Status discovered = RunOnDiscovery(target, portal, {"--discover"}).status();
-  // The record is needed no more, and may hold a secret. iscsiadm would delete the records of all
-  // targets that were found by it, too.
   RETURN_IF_ERROR(
-      RunUtility({.argv = {"sh", "-c", kDropDiscovery, "sh", record}, .timeout = kLocalTime})
-          .status());
+      AppendToRecord(fmt::format("send_targets/{}/st_config", IscsiRecordName(portal)),
+                     MakeDiscoveryLines(target.chap_discovery ? &target.secrets : nullptr)));
+  const Status discovered = RunOnDiscovery(target, portal, {"--discover"}).status();
+  // The record is needed no more, and may hold a secret.
+  RETURN_IF_ERROR(DropDiscovery(portal));
   RETURN_IF_ERROR_WITH(discovered, fmt::format("discovery at portal {}", portal));
 
-  lines = kNodeTimes;
-  if (target.chap_session) lines += MakeChapLines("node.session.auth", target.secrets);
-  // An interface that is named after an IPv6 portal has brackets, which a pattern reads as a class.
-  std::string interface = target.interface;
-  std::replace(interface.begin(), interface.end(), '[', '?');
-  const std::string pattern = fmt::format("nodes/{}/{},*/{}", target.name, record, interface);
-  const Status told = AppendToRecord(pattern, lines);
+  const Status told =
+      AppendToRecord(NodeRecordPattern(target.name, portal, target.interface),
+                     MakeNodeLines(target.chap_session ? &target.secrets : nullptr));
   RETURN_IF_ERROR_WITH(told,
                        fmt::format("portal {} does not offer target {}", portal, target.name));
   const platform::Command login{.argv = {"iscsiadm", "-m", "node", "-p", portal, "-T", target.name,
@@ -276,19 +271,22 @@ Status IscsiPlugin::Login(const Target& target, const std::string& portal) {
     LOG_INFO("logged in to iSCSI target {} at {}", target.name, portal);
     return OkStatus();
   }
-  const Status removed = RunOnNode(target, portal, {"-o", "delete"}).status();
-  if (!removed.ok()) LOG_DEBUG("{}", base::ToString(removed));
   return base::Annotate(platform::ExitFailure(login, result),
                         fmt::format("login to target {} at portal {}", target.name, portal));
 }
 
-Status IscsiPlugin::LoginToPortals(Target target, const std::string& volume,
-                                   const std::vector<IscsiSession>& sessions) {
+std::vector<std::string> IscsiPlugin::FindMissing(const Target& target,
+                                                  const std::vector<IscsiSession>& sessions) {
   std::vector<std::string> missing = target.portals;
   std::erase_if(missing, [&](const std::string& portal) {
     return std::any_of(sessions.begin(), sessions.end(),
                        [&](const IscsiSession& session) { return session.portal == portal; });
   });
+  return missing;
+}
+
+Status IscsiPlugin::LoginToPortals(Target target, const std::string& volume,
+                                   const std::vector<std::string>& missing) {
   if (missing.empty()) return OkStatus();
   if (!target.initiator.empty()) RETURN_IF_ERROR(MakeInterface(target, volume));
   Status last = OkStatus();
@@ -347,6 +345,12 @@ StatusOr<std::string> IscsiPlugin::MapDisk(const api::Pod& pod, const VolumeSpec
     const NameLocks::Hold hold(targets_, target.name);
     ASSIGN_OR_RETURN(const auto sessions, ListSessions(target.name));
     const bool alone = sessions.empty();
+    const std::vector<std::string> missing = FindMissing(target, sessions);
+    if (!missing.empty() && !mark.state.contains(kRecords)) {
+      mark.state[kRecords] = {{"portals", target.portals},
+                              {"interface", InterfaceOf(target, spec.folder_name())}};
+      if (!alone) RETURN_IF_ERROR(marks().Write(mark));
+    }
     if (alone) {
       mark.logged_in = true;
       mark.state[kHasSession] = false;
@@ -359,7 +363,7 @@ StatusOr<std::string> IscsiPlugin::MapDisk(const api::Pod& pod, const VolumeSpec
         RETURN_IF_ERROR(marks().Write(mark));
       }
     }
-    const Status done = LoginToPortals(target, spec.folder_name(), sessions);
+    const Status done = LoginToPortals(target, spec.folder_name(), missing);
     if (alone && done.ok()) {
       mark.state[kHasSession] = true;
       RETURN_IF_ERROR(marks().Write(mark));
@@ -394,13 +398,17 @@ Status IscsiPlugin::Logout(const IscsiSession& session) {
   const platform::Command command{.argv = {"iscsiadm", "-m", "node", "-p", session.portal, "-T",
                                            session.target, "-I", session.interface, "--logout"},
                                   .timeout = kTargetTime};
-  ASSIGN_OR_RETURN(const auto result, Run(command));
+  ASSIGN_OR_RETURN(auto result, Run(command));
+  if (result.exit_code == kNoObjects && !session.id.empty()) {
+    // The record is gone, as after a login that came late. The session is known by its number.
+    ASSIGN_OR_RETURN(result, Run({.argv = {"iscsiadm", "-m", "session", "-r", session.id, "-u"},
+                                  .timeout = kTargetTime}));
+  }
   if (result.exit_code != 0 && result.exit_code != kNoObjects) {
     return platform::ExitFailure(command, result);
   }
   LOG_INFO("logged out of iSCSI target {} at {}", session.target, session.portal);
-  const Status removed = RunOnNode(target, session.portal, {"-o", "delete"}).status();
-  if (!removed.ok()) LOG_DEBUG("{}", base::ToString(removed));
+  RETURN_IF_ERROR(RemoveNodeRecord(target, session.portal));
   // An interface that MakeInterface made is named after a portal.
   if (session.interface.find(':') == std::string::npos) return OkStatus();
   const Status gone =
@@ -412,9 +420,15 @@ Status IscsiPlugin::Logout(const IscsiSession& session) {
 }
 
 Status IscsiPlugin::UnmapDisk(const DiskMark& mark) {
-  if (!mark.logged_in) return OkStatus();  // the session is somebody else's
   const std::string target = String(mark.state, {"target"});
   const NameLocks::Hold hold(targets_, target);
+  if (!mark.logged_in) {  // a session is somebody else's
+    if (!mark.state.contains(kRecords)) return OkStatus();
+    const auto sessions = ListSessions(target);
+    if (sessions.status().code() == StatusCode::kNotFound) return OkStatus();
+    RETURN_IF_ERROR(sessions);
+    return RemoveLeftRecords(mark, *sessions);
+  }
   ASSIGN_OR_RETURN(auto others, marks().List());
   std::erase_if(others, [&](const DiskMark& other) {
     return other.device_name == mark.device_name || String(other.state, {"target"}) != target;
@@ -431,8 +445,9 @@ Status IscsiPlugin::UnmapDisk(const DiskMark& mark) {
     if (removed.code() == StatusCode::kNotFound && mark.device.empty()) return OkStatus();
     RETURN_IF_ERROR(removed);
   }
-  if (!others.empty()) return OkStatus();
   ASSIGN_OR_RETURN(const auto sessions, ListSessions(target));
+  RETURN_IF_ERROR(RemoveLeftRecords(mark, sessions));
+  if (!others.empty()) return OkStatus();
   for (const IscsiSession& session : sessions) {
     if (session.disks.empty()) RETURN_IF_ERROR(Logout(session));
   }

@@ -32,11 +32,13 @@ std::vector<IscsiSession> ParseSessions(std::string_view text) {
       sessions.push_back({.target = target,
                           .portal = portal,
                           .interface = std::string(name),
+                          .id = "",
                           .host = "",
                           .disks = {}});
       lun = -1;
     }
     if (sessions.empty()) continue;
+    if (const auto id = ValueOf(line, "SID:"); !id.empty()) sessions.back().id = std::string(id);
     if (const auto host = ValueOf(line, "Host Number:"); !host.empty()) {
       sessions.back().host = std::string(host);
     }

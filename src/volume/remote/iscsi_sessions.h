@@ -17,6 +17,7 @@ struct IscsiSession {
   std::string target;     // the target's name
   std::string portal;     // "10.0.0.7:3260", as it was logged in to
   std::string interface;  // "default"
+  std::string id;         // the kernel's number of the session; empty: not known
   std::string host;       // the number of the SCSI host; empty: not known
   std::vector<IscsiDisk> disks;
 };

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 
 #include "base/assert_ok.h"
@@ -58,6 +59,7 @@ Target: iqn.2026-01.com.example:other (non-flash)
   EXPECT_EQ(sessions[0].target, kTarget);
   EXPECT_EQ(sessions[0].portal, "10.0.0.7:3260");
   EXPECT_EQ(sessions[0].interface, "default");
+  EXPECT_EQ(sessions[0].id, "1");
   EXPECT_EQ(sessions[0].host, "2");
   ASSERT_THAT(sessions[0].disks, SizeIs(2));
   EXPECT_EQ(sessions[0].disks[0].lun, 1);
@@ -109,12 +111,34 @@ class IscsiTest : public DiskTest {
       luns_.erase(argv.back().find("sdb") != std::string::npos ? 1 : 2);
       return platform::CommandResult();
     }
+    if (argv[0] == "sh" && command.secrets.empty()) {  // a discovery's record is removed
+      secret_records_.erase(fmt::format("send_targets/{}/st_config", argv.back()));
+      return platform::CommandResult();
+    }
     if (argv[0] == "sh") {
-      for (const platform::Secret& secret : command.secrets) records_ += secret.content;
+      for (const platform::Secret& secret : command.secrets) {
+        records_ += secret.content;
+        if (secret.content.find(".auth.") != std::string::npos) secret_records_.insert(argv.back());
+      }
+      if (argv.back().starts_with(late_record_)) return Late();
       return platform::CommandResult();
     }
     if (!has_iscsiadm_) return base::Error(StatusCode::kNotFound, "no program 'iscsiadm'");
+    if (after("-m") == "session" && has("-u")) {
+      portals_.clear();
+      return platform::CommandResult();
+    }
     if (after("-m") == "session") return ShowSessions();
+    if (has("--logout") && record_is_gone_) return platform::CommandResult{.exit_code = 21};
+    if (after("-m") == "node" && after("-o") == "delete") {
+      if (portals_.contains(after("-p"))) return platform::CommandResult{.exit_code = 15};
+      const std::string portal = IscsiRecordName(after("-p"));
+      const size_t removed = std::erase_if(secret_records_, [&](const std::string& record) {
+        return record.starts_with("nodes/") && record.find(portal) != std::string::npos;
+      });
+      return platform::CommandResult{.exit_code = removed == 0 ? 21 : 0};
+    }
+    if (has("--login") && login_is_late_) return Late();
     if (has("--login")) {
       if (after("-p") == dead_) return platform::CommandResult{.exit_code = 8, .err = "timed out"};
       portals_.insert(after("-p"));
@@ -129,12 +153,20 @@ class IscsiTest : public DiskTest {
     }
     return platform::CommandResult();
   }
+  static Status Late() { return base::Error(StatusCode::kDeadlineExceeded, "it was killed"); }
+  // A volume that asks for CHAP in both places.
+  static VolumeSpec ChapSpec() {
+    return Spec(Source({{"iscsi",
+                         {{"chapAuthSession", true},
+                          {"chapAuthDiscovery", true},
+                          {"secretRef", {{"name", "chap"}}}}}}));
+  }
   platform::CommandResult ShowSessions() const {
     if (portals_.empty()) return {.exit_code = 21, .err = "iscsiadm: No active sessions."};
     std::string out = fmt::format("Target: {} (non-flash)\n", kTarget);
     for (const std::string& portal : portals_) {
       out += fmt::format("\tCurrent Portal: {0},1\n\tPersistent Portal: {0},1\n", portal);
-      out += "\t\tIface Name: default\n\t\tHost Number: 2\tState: running\n";
+      out += "\t\tIface Name: default\n\t\tSID: 7\n\t\tHost Number: 2\tState: running\n";
       for (const int lun : luns_) {
         out += fmt::format("\t\tscsi2 Channel 00 Id 0 Lun: {}\n", lun);
         out +=
@@ -156,6 +188,10 @@ class IscsiTest : public DiskTest {
   std::set<std::string> portals_;
   std::set<int> luns_;
   std::string records_;
+  std::set<std::string> secret_records_;  // of open-iscsi, that hold something of CHAP
+  std::string late_record_ = "none";      // the script that appends to it is killed
+  bool login_is_late_ = false;
+  bool record_is_gone_ = false;  // of a login
   std::string dead_;
   bool has_iscsiadm_ = true;
 };
@@ -197,6 +233,62 @@ TEST_F(IscsiTest, SecretsOfChapAreInFilesAndInNoArgument) {
   }
   EXPECT_THAT(plugin_.FindOnNode()->devices[0].state.dump(), Not(HasSubstr(kPassword)));
   ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, spec)));
+}
+
+TEST_F(IscsiTest, ALoginThatIsLateLeavesNoSecret) {
+  login_is_late_ = true;
+  EXPECT_EQ(Map(ChapSpec()).code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(secret_records_, IsEmpty());
+  login_is_late_ = false;
+  for (const char* record : {"send_targets/", "nodes/"}) {
+    late_record_ = record;
+    EXPECT_EQ(Map(ChapSpec()).code(), StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(secret_records_, IsEmpty()) << record;
+  }
+  late_record_ = "none";
+  ASSERT_OK(Map(ChapSpec()));
+  EXPECT_THAT(secret_records_, ElementsAre(HasSubstr("nodes/")));  // the session's
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, ChapSpec())));
+  EXPECT_THAT(secret_records_, IsEmpty());
+}
+
+// The agent was killed between the records and their removal.
+TEST_F(IscsiTest, WhatAKilledLoginLeftGoesAtTheNextCall) {
+  const std::set<std::string> left = {"send_targets/10.0.0.7,3260/st_config",
+                                      fmt::format("nodes/{}/10.0.0.7,3260,*/default", kTarget)};
+  login_is_late_ = true;
+  EXPECT_FALSE(Map(ChapSpec()).ok());
+  secret_records_ = left;
+  EXPECT_FALSE(Map(ChapSpec()).ok());
+  EXPECT_THAT(secret_records_, IsEmpty());
+
+  secret_records_ = left;
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, ChapSpec())));
+  EXPECT_THAT(secret_records_, IsEmpty());
+  EXPECT_THAT(plugin_.FindOnNode()->devices, IsEmpty());
+}
+
+// Without a mount pod, the records are on the node's disk.
+TEST_F(IscsiTest, WhatAnEarlierBootLeftGoesWithTheVolume) {
+  ASSERT_OK(Map(ChapSpec()));
+  portals_.clear();
+  const std::string path = host_.paths().DiskMark(
+      "kubernetes.io/iscsi", DiskMarks::DigestOf(**plugin_.DeviceName(ChapSpec())));
+  std::ifstream file(path);
+  Json mark = Json::parse(file);
+  mark["bootId"] = "an earlier one";
+  std::ofstream(path) << mark.dump();
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, ChapSpec())));
+  EXPECT_THAT(secret_records_, IsEmpty());
+}
+
+// A login that came late has no record any more.
+TEST_F(IscsiTest, ASessionWithoutARecordIsLoggedOutByItsNumber) {
+  ASSERT_OK(Map(Spec(Source())));
+  record_is_gone_ = true;
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, Spec(Source()))));
+  EXPECT_THAT(Lines(), Contains("iscsiadm -m session -r 7 -u"));
+  EXPECT_THAT(portals_, IsEmpty());
 }
 
 TEST_F(IscsiTest, OnePortalOfTwoIsEnough) {
