@@ -372,7 +372,8 @@ base::Status Exports::Close(const std::string& store, const std::string& image) 
     return Error(StatusCode::kFailedPrecondition, "volume {} is still shown by a loop device",
                  Quote(image));
   }
-  return CloseExport(*record);
+  // The kill was asked for, so nothing is flushed any more and no loss is told.
+  return record->state == Export::State::kKilling ? KillExport(*record) : CloseExport(*record);
 }
 
 base::Status Exports::CloseExport(Export record) {

@@ -83,7 +83,8 @@ class Exports {
   base::StatusOr<Shown> ShowVolume(const Volume& volume);
   // Grows the volume that is shown to at least `size` bytes. NOT_FOUND: it is not shown.
   base::StatusOr<Shown> Resize(const std::string& store, const std::string& image, int64_t size);
-  // Has the daemon flush and end, and removes the export. OK if the volume is not shown.
+  // Has the daemon flush and end, and removes the export. OK if the volume is not shown. If a Kill
+  // has not ended, goes on with that. A daemon that does not answer in time is killed.
   // FAILED_PRECONDITION: a loop device shows the file; or the daemon refuses for another reason
   // than a failed flush, and goes on. DATA_LOSS: the daemon could not flush, so writes that it
   // answered may be lost; it goes on and keeps its lock, and the export is quarantined until Kill.
