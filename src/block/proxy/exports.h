@@ -139,7 +139,8 @@ class Exports {
   void WatchDaemons(const std::stop_token& stop);
   // Closes the exports that no loop device used at the last round, nor uses now. An agent that died
   // while it mapped a volume leaves such an export, whose lock keeps other nodes from the volume.
-  void CloseUnused();
+  // Ends before the next one if `stop` asks for it.
+  void CloseUnused(const std::stop_token& stop);
   void WakeWatcher() const;
   // Remembers the settings that the agent sent again; an adopted export has none.
   void RememberSettings(const std::string& id, const base::Json& settings);

@@ -159,9 +159,10 @@ void Exports::WakeWatcher() const {
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
 }
 
-void Exports::CloseUnused() {
+void Exports::CloseUnused(const std::stop_token& stop) {
   std::map<std::string, DaemonId> unused;
   for (const Export& record : List()) {
+    if (stop.stop_requested()) return;
     const std::string id = IdOf(record.volume.store, record.volume.image);
     const auto used = IsUsed(record);
     if (record.state != Export::State::kServing || !used.ok() || *used) continue;
@@ -188,7 +189,7 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
   auto next_look = steady_clock::now() + kUnusedTime;
   while (!stop.stop_requested()) {
     if (steady_clock::now() > next_look) {
-      CloseUnused();
+      CloseUnused(stop);
       next_look = steady_clock::now() + kUnusedTime;
     }
     std::vector<Watched> watched;
