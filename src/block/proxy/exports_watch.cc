@@ -106,8 +106,11 @@ void Exports::EndSpareConnections(const Export& record) {
   if (ended.ok()) return;
   LOG_WARNING("volume {}: a connection may be left: {}", Quote(record.volume.image),
               base::ToString(ended));
+  const std::string id = IdOf(record.volume.store, record.volume.image);
   base::MutexLock lock(mutex_);
-  spare_connections_.emplace_back(IdOf(record.volume.store, record.volume.image), record.daemon);
+  // A volume waits once, however often its growth is tried.
+  std::erase_if(spare_connections_, [&](const auto& waiting) { return waiting.first == id; });
+  spare_connections_.emplace_back(id, record.daemon);
   repairs_changed_.NotifyAll();
 }
 
