@@ -1,13 +1,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <thread>
 #include <vector>
 
 #include "base/assert_ok.h"
@@ -144,8 +147,15 @@ TEST_F(ServedVolumeTest, AKilledProcessEndsAlthoughItsStorageAnswersNoRead) {
   char byte = 0;
   ASSERT_EQ(read(begun_read.get(), &byte, 1), 1);
   ASSERT_EQ(kill(server_, SIGSTOP), 0);
-  ASSERT_EQ(write(stopped_write.get(), "s", 1), 1);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  // Until all its threads have stopped, one of them could still receive the read.
+  siginfo_t stop = {};
+  while (waitid(P_PID, server_, &stop, WSTOPPED | WNOHANG) == 0 && stop.si_pid != server_) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_EQ(stop.si_pid, server_);
+  ASSERT_EQ(write(stopped_write.get(), "s", 1), 1);
   pollfd arrived = {begun_read.get(), POLLIN, 0};
   while (!WaitsInRead(reader) && poll(&arrived, 1, 5) == 0) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
