@@ -26,8 +26,9 @@ bool IsAligned(int64_t offset, size_t length) {
   return offset % kUnit == 0 && length % kBufferAlignment == 0;
 }
 
-// Whether the file is on a file system that has its disk in this node, so that a read which waits
-// in the kernel ends as late as one in the background.
+// Whether the file is on a file system that reads from a block device or from memory. A killed
+// thread waits for the end of such a read, too, so one in the background keeps its process no
+// longer.
 bool IsOnDisk(int file) {
   struct statfs fs = {};
   if (fstatfs(file, &fs) != 0) return false;

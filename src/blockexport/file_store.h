@@ -2,9 +2,10 @@
 //
 // Its I/O is direct: a write that was answered is in the file system below, never only in this
 // node's page cache, so that nothing is written late by a node whose lock went to another one.
-// What the kernel makes in the background keeps a killed process until it has ended, so only the
-// file systems of a node's own disks get it. A network's server, or a process that serves FUSE, may
-// never answer, and the kernel gives up a read that a killed thread waits for where it can.
+// What the kernel makes in the background keeps a killed process until it has ended, so only file
+// systems of block devices and of memory get it. A file server of a network, or a process that
+// serves FUSE, may never answer, and the kernel gives up a read that a killed thread waits for
+// where it can.
 //
 // Disks with blocks of 4096 bytes refuse direct I/O of less, but FUSE splits a large request of a
 // buffer that is not aligned at any multiple of 512. Such parts go through whole units of 4096.
@@ -55,7 +56,7 @@ class FileStore : public BlockStore {
   const base::UniqueFd file_;
   const bool read_only_;
   std::atomic<int64_t> size_{0};
-  // nullptr: the kernel refuses it, or the file is on no disk of this node.
+  // nullptr: the kernel refuses it, or the file system is of another kind.
   std::unique_ptr<AioQueue> background_;
 };
 
