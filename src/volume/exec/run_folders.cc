@@ -85,17 +85,19 @@ std::string RunFolder::Read(std::string_view name, size_t max_bytes) const {
 StatusOr<std::unique_ptr<RunFolder>> RunFolders::MakeFolder() {
   constexpr int kAttempts = 3;
   for (int attempt = 1;; ++attempt) {
+    bool on_tmpfs = false;
     {
       base::MutexLock lock(mutex_);
       RETURN_IF_ERROR(MountIfMissing());
+      was_tmpfs_ = was_tmpfs_ || IsOwnTmpfs(paths_.PluginRuns(), paths_.root());
+      on_tmpfs = was_tmpfs_;
     }
     auto folder = std::make_unique<RunFolder>(
         fmt::format("{}/{}.{}", paths_.PluginRuns(), getpid(), base::NewUuid()));
-    const bool mounted = IsOwnTmpfs(paths_.PluginRuns(), paths_.root());
     const int error = mkdir(folder->path().c_str(), 0700) == 0 ? 0 : errno;
     // Another process that ends may have removed the tmpfs meanwhile. A secret must not come onto
     // the disk below it.
-    if (error == 0 && (!mounted || IsOnTmpfs(folder->path()))) return folder;
+    if (error == 0 && (!on_tmpfs || IsOnTmpfs(folder->path()))) return folder;
     if (attempt == kAttempts || (error != 0 && error != ENOENT)) {
       return platform::ErrnoError(error == 0 ? ENOENT : error,
                                   fmt::format("make the folder '{}'", folder->path()));

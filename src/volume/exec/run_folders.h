@@ -58,6 +58,7 @@ class RunFolders {
   platform::Mounter& mounter_;
   base::Mutex mutex_;
   bool cleaned_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_tmpfs_ ABSL_GUARDED_BY(mutex_) = false;  // never, if the Mounter is a double
 };
 
 }  // namespace berth::volume
