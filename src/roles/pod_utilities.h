@@ -33,7 +33,7 @@ class PodUtilities {
   // malformed, or the kubelet folder is no absolute path. Other errors: the folder of registrations
   // cannot be made.
   static base::StatusOr<std::unique_ptr<PodUtilities>> Open(const PodUtilitiesOptions& options);
-  // Ends running utilities. Nothing may use the object any more.
+  // Removes what the object keeps on the machine. Nothing may use it any more.
   ~PodUtilities();
 
   // Runs the utilities of `plugin` in the pod that is registered for it, else on this machine. It
