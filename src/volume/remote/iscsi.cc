@@ -34,6 +34,20 @@ constexpr size_t kMaxPortals = 16;
 constexpr int kSessionExists = 15;
 constexpr int kNoObjects = 21;
 
+// Notes in the mark that logins at `portals` may leave records. False: it said so already.
+bool NoteRecords(DiskMark& mark, const std::vector<std::string>& portals,
+                 const std::string& interface) {
+  std::vector<std::string> all =
+      base::json::Strings(base::json::Array(mark.state, {kRecords, "portals"}));
+  const size_t before = all.size();
+  for (const std::string& portal : portals) {
+    if (std::find(all.begin(), all.end(), portal) == all.end()) all.push_back(portal);
+  }
+  if (all.size() == before) return false;
+  mark.state[kRecords] = {{"portals", all}, {"interface", interface}};
+  return true;
+}
+
 }  // namespace
 
 std::string IscsiPlugin::InterfaceOf(const Target& target, const std::string& volume) {
@@ -346,11 +360,8 @@ StatusOr<std::string> IscsiPlugin::MapDisk(const api::Pod& pod, const VolumeSpec
     ASSIGN_OR_RETURN(const auto sessions, ListSessions(target.name));
     const bool alone = sessions.empty();
     const std::vector<std::string> missing = FindMissing(target, sessions);
-    if (!missing.empty() && !mark.state.contains(kRecords)) {
-      mark.state[kRecords] = {{"portals", target.portals},
-                              {"interface", InterfaceOf(target, spec.folder_name())}};
-      if (!alone) RETURN_IF_ERROR(marks().Write(mark));
-    }
+    const bool noted = NoteRecords(mark, missing, InterfaceOf(target, spec.folder_name()));
+    if (noted && !alone) RETURN_IF_ERROR(marks().Write(mark));
     if (alone) {
       mark.logged_in = true;
       mark.state[kHasSession] = false;

@@ -329,6 +329,17 @@ TEST_F(IscsiTest, ASessionOfTheNodeStays) {
   EXPECT_THAT(luns_, ElementsAre(1, 2));
 }
 
+// A portal's session that was there before, and its record, are somebody else's.
+TEST_F(IscsiTest, ARecordByWhichTheVolumeDidNotLogInStays) {
+  portals_ = {"10.0.0.8:3260"};
+  const VolumeSpec spec = Spec(Source({{"iscsi", {{"portals", {"10.0.0.8"}}}}}), "pv-1");
+  ASSERT_OK(Map(spec));
+  portals_.erase("10.0.0.8:3260");
+  secret_records_ = {fmt::format("nodes/{}/10.0.0.8,3260,*/default", kTarget)};
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, spec)));
+  EXPECT_THAT(secret_records_, SizeIs(1));
+}
+
 // Else a pod could read a LUN by the CHAP secret of another tenant.
 TEST_F(IscsiTest, APodsVolumeUsesNoSessionOfOthers) {
   VolumeSpec theirs = Spec(Source());
