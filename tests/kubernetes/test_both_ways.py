@@ -105,6 +105,23 @@ def test_while_a_volume_is_deleted(switch):
     assert not world.double.volumes()
 
 
+def test_a_volume_that_the_other_program_made(switch):
+    """A volume that one program made is deleted by the other one, which started after the claim was bound."""
+    world = switch.world
+    world.make_class()
+    sidecar = switch.begin("csi-provisioner")
+    world.claim("data")
+    _, volume = world.bound("data")
+    assert "external-provisioner.volume.kubernetes.io/finalizer" in volume["metadata"]["finalizers"]
+    sidecar.end(switch.how)
+    switch.begin("csi-provisioner", second=True)
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolume", volume["metadata"]["name"])
+    assert set(world.double.calls("DeleteVolume")) == {volume["spec"]["csi"]["volumeHandle"]}
+    assert not world.double.volumes()
+
+
 @pytest.fixture
 def attachment(switch):
     """Begins with the attacher on a bound volume; gives a function that creates the attachment."""
