@@ -122,6 +122,28 @@ def test_a_volume_that_the_other_program_made(switch):
     assert not world.double.volumes()
 
 
+@pytest.mark.parametrize("terminating", [False, True], ids=["kept", "terminating"])
+def test_a_claim_of_an_older_berth(real_world, terminating):
+    """A claim with the finalizer of an older Berth is freed when Berth starts, Terminating or not. The case is of Berth alone."""
+    world = real_world
+    ours = "storage.berth.dev/provisioning"
+    world.make_class()
+    world.create(objects.claim("data", "1Mi", world.storage_class) | {
+        "metadata": {"name": "data", "finalizers": [ours]}})
+    world.wait("PersistentVolumeClaim", "data", lambda item: "volume.kubernetes.io/storage-provisioner" in (
+        item["metadata"].get("annotations") or {}))
+    if terminating:
+        world.delete("PersistentVolumeClaim", "data")
+        world.wait("PersistentVolumeClaim", "data", lambda item: item["metadata"]["finalizers"] == [ours])
+    world.start("csi-provisioner", *FAST)
+    if not terminating:
+        world.bound("data")
+        world.wait("PersistentVolumeClaim", "data", lambda item: ours not in item["metadata"]["finalizers"])
+        world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolumeClaim", "data")
+    wait_for("the volume to be deleted", lambda: not world.double.volumes())
+
+
 @pytest.fixture
 def attachment(switch):
     """Begins with the attacher on a bound volume; gives a function that creates the attachment."""
