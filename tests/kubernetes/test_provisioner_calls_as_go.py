@@ -1,0 +1,41 @@
+"""csi-provisioner: what the Go program asks of the driver, request by request, and what Berth asks in its place."""
+import pytest
+from lib.kubernetes.csi_tap import CsiTap, texts
+
+GO_PROGRAMS = ("csi-provisioner",)
+FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
+MAY_READ_SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
+DELETION_SECRET = "volume.kubernetes.io/provisioner-deletion-secret-"
+
+
+@pytest.fixture
+def tap(world):
+    made = CsiTap(world.folder / "tap.sock", world.double.socket)
+    yield made
+    made.close()
+
+
+def with_secret(world, name):
+    world.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"user": f"of {name}"}})
+    world.make_class(parameters={"csi.storage.k8s.io/provisioner-secret-name": name,
+                                 "csi.storage.k8s.io/provisioner-secret-namespace": world.namespace})
+
+
+def test_a_volume_names_no_deletion_secret(world, tap):
+    """A volume without annotations for its deletion secret is deleted with the secret that its class names."""
+    with_secret(world, "at-first")
+    world.start("csi-provisioner", *FAST, f"--csi-address={tap.path}", further=[MAY_READ_SECRETS])
+    world.claim("data")
+    _, volume = world.bound("data")
+    name, handle = volume["metadata"]["name"], volume["spec"]["csi"]["volumeHandle"]
+    world.delete("StorageClass", world.storage_class)
+    world.wait_gone("StorageClass", world.storage_class)
+    with_secret(world, "later")
+    world.cluster.patch("PersistentVolume", name, {"metadata": {"annotations": {
+        f"{DELETION_SECRET}name": None, f"{DELETION_SECRET}namespace": None}}})
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolume", name)
+    deletions = [texts(request[2]) for request in tap.requests() if request.get(1) == [handle.encode()]]
+    # The Go program sometimes asks for a deletion twice.
+    world.same("secrets", deletions[:1])
+    assert deletions[0] == {"user": "of later"}
