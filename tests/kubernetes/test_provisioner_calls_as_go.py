@@ -1,6 +1,8 @@
 """csi-provisioner: what the Go program asks of the driver, request by request, and what Berth asks in its place."""
 import pytest
+from lib import protobuf
 from lib.kubernetes.csi_tap import CsiTap, texts
+from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-provisioner",)
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
@@ -39,3 +41,20 @@ def test_a_volume_names_no_deletion_secret(world, tap):
     # The Go program sometimes asks for a deletion twice.
     world.same("secrets", deletions[:1])
     assert deletions[0] == {"user": "of later"}
+
+
+def test_capacity_is_asked_for(world, tap):
+    """GetCapacity is asked with the class's parameters, those of the sidecars too, a topology and no capability."""
+    world.make_class(binding="WaitForFirstConsumer",
+                     parameters={"kind": "fast", "csi.storage.k8s.io/fstype": "ext4",
+                                 "csi.storage.k8s.io/node-stage-secret-name": "key",
+                                 "csi.storage.k8s.io/node-stage-secret-namespace": "default"})
+    rules = [{"apiGroups": ["storage.k8s.io"], "resources": ["csistoragecapacities"],
+              "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]}]
+    world.start("csi-provisioner", *FAST, f"--csi-address={tap.path}", "--enable-capacity", "--capacity-ownerref-level=-1",
+                own_rules=rules, env={"NAMESPACE": world.namespace})
+    [request] = wait_for("a request", lambda: [each for each in tap.requests() if 2 in each][:1], seconds=60)
+    world.same("fields", sorted(request))
+    world.same("parameters", texts(request[2]))
+    [topology] = request[3]
+    world.same("topology", texts(protobuf.decode(topology)[1]))
