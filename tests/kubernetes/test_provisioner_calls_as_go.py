@@ -8,6 +8,9 @@ GO_PROGRAMS = ("csi-provisioner",)
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
 MAY_READ_SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
 DELETION_SECRET = "volume.kubernetes.io/provisioner-deletion-secret-"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+# The code 42, with which the double fails, and RESOURCE_EXHAUSTED, as strings in HPACK.
+UNKNOWN_CODE, RESOURCE_EXHAUSTED = b"\x0242", b"\x0208"
 
 
 @pytest.fixture
@@ -58,3 +61,19 @@ def test_capacity_is_asked_for(world, tap):
     world.same("parameters", texts(request[2]))
     [topology] = request[3]
     world.same("topology", texts(protobuf.decode(topology)[1]))
+
+
+def test_the_selected_node_is_full(world, tap):
+    """RESOURCE_EXHAUSTED after a timeout for a selected node removes the selection, so that the pod can go elsewhere."""
+    world.make_class(binding="WaitForFirstConsumer")
+    world.double.be_wrong("hangs:CreateVolume")
+    world.start("csi-provisioner", "--timeout=1s", *FAST[1:], f"--csi-address={tap.path}")
+    world.claim("data")
+    world.cluster.patch("PersistentVolumeClaim", "data", {"metadata": {"annotations": {SELECTED_NODE: "node-a"}}}, world.namespace)
+    heard = world.events("data", "ProvisioningFailed", seconds=60)
+    assert any("DeadlineExceeded" in message for _, _, message in heard)
+    tap.replacements[UNKNOWN_CODE] = RESOURCE_EXHAUSTED
+    world.double.be_wrong("unknown-code:CreateVolume")
+    claim = world.wait("PersistentVolumeClaim", "data", lambda item: SELECTED_NODE not in item["metadata"]["annotations"])
+    world.same("claim", claim)
+    wait_for("the event", lambda: any("ResourceExhausted" in message for _, _, message in world.events("data")), seconds=60)
