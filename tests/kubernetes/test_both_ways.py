@@ -105,6 +105,45 @@ def test_while_a_volume_is_deleted(switch):
     assert not world.double.volumes()
 
 
+def test_a_volume_that_the_other_program_made(switch):
+    """A volume that one program made is deleted by the other one, which started after the claim was bound."""
+    world = switch.world
+    world.make_class()
+    sidecar = switch.begin("csi-provisioner")
+    world.claim("data")
+    _, volume = world.bound("data")
+    assert "external-provisioner.volume.kubernetes.io/finalizer" in volume["metadata"]["finalizers"]
+    sidecar.end(switch.how)
+    switch.begin("csi-provisioner", second=True)
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolume", volume["metadata"]["name"])
+    assert set(world.double.calls("DeleteVolume")) == {volume["spec"]["csi"]["volumeHandle"]}
+    assert not world.double.volumes()
+
+
+@pytest.mark.parametrize("terminating", [False, True], ids=["kept", "terminating"])
+def test_a_claim_of_an_older_berth(real_world, terminating):
+    """A claim with the finalizer of an older Berth is freed when Berth starts, Terminating or not. The case is of Berth alone."""
+    world = real_world
+    ours = "storage.berth.dev/provisioning"
+    world.make_class()
+    world.create(objects.claim("data", "1Mi", world.storage_class) | {
+        "metadata": {"name": "data", "finalizers": [ours]}})
+    world.wait("PersistentVolumeClaim", "data", lambda item: "volume.kubernetes.io/storage-provisioner" in (
+        item["metadata"].get("annotations") or {}))
+    if terminating:
+        world.delete("PersistentVolumeClaim", "data")
+        world.wait("PersistentVolumeClaim", "data", lambda item: item["metadata"]["finalizers"] == [ours])
+    world.start("csi-provisioner", *FAST)
+    if not terminating:
+        world.bound("data")
+        world.wait("PersistentVolumeClaim", "data", lambda item: ours not in item["metadata"]["finalizers"])
+        world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolumeClaim", "data")
+    wait_for("the volume to be deleted", lambda: not world.double.volumes())
+
+
 @pytest.fixture
 def attachment(switch):
     """Begins with the attacher on a bound volume; gives a function that creates the attachment."""
