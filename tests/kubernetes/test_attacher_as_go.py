@@ -1,7 +1,9 @@
 """csi-attacher: what the Go program does and what Berth does in its place."""
 import pytest
 from lib import objects
-from lib.kubernetes.world import NODE
+from lib.kubernetes import programs
+from lib.kubernetes.hostpath import Hostpath
+from lib.kubernetes.world import NODE, RIGHTS, rules_of
 
 GO_PROGRAMS = ("csi-attacher",)
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
@@ -122,3 +124,33 @@ def test_an_inline_volume_is_attached(world, volume):
     world.delete("VolumeAttachment", volume.attachment)
     world.wait_gone("VolumeAttachment", volume.attachment)
     assert world.double.attached() == set()
+
+
+def rights_without(resource):
+    """Gives the attacher's rights in deploy/csi without those to a resource."""
+    rules = rules_of(*RIGHTS["csi-attacher"])
+    assert any(resource in rule["resources"] for rule in rules), "there is a right to take away"
+    return [rule for rule in rules if resource not in rule["resources"]]
+
+
+def forbidden(world):
+    """Gives the attacher's requests that the API server has refused. Berth's own API has no roles, and refuses none."""
+    return [request for request in world.cluster.requests_of(world.namespace, "csi-attacher") if request[-1] == 403] \
+        if world.cluster.real else []
+
+
+def test_a_driver_that_attaches_nothing(new_world, short):
+    """For a driver without PUBLISH_UNPUBLISH_VOLUME the attacher needs no right to CSINodes."""
+    if programs.missing("hostpathplugin"):
+        pytest.skip(programs.missing("hostpathplugin"))
+    world = new_world(double=lambda name: Hostpath(short, name), on_node=False)
+    volume = Volume(world)
+    world.start("csi-attacher", *FAST, rules=rights_without("csinodes"))
+    volume.attach()
+    volume.same("attached", volume.wait(lambda status: status.get("attached")))
+    volume.same("finalizers", sorted(world.get("PersistentVolume", volume.name)["metadata"]["finalizers"]))
+    world.delete("VolumeAttachment", volume.attachment)
+    world.wait_gone("VolumeAttachment", volume.attachment)
+    assert world.double.calls("ControllerPublishVolume") == world.double.calls("ControllerUnpublishVolume") == 0
+    # Berth asks for CSINodes before it knows the driver, and goes on without them.
+    assert set(forbidden(world)) <= {("list", "csinodes", 403)} and not (world.of_go and forbidden(world))
