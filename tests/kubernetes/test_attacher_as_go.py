@@ -154,3 +154,25 @@ def test_a_driver_that_attaches_nothing(new_world, short):
     assert world.double.calls("ControllerPublishVolume") == world.double.calls("ControllerUnpublishVolume") == 0
     # Berth asks for CSINodes before it knows the driver, and goes on without them.
     assert set(forbidden(world)) <= {("list", "csinodes", 403)} and not (world.of_go and forbidden(world))
+
+
+def test_the_volume_of_an_attachment_is_gone(world, volume):
+    """A deleted attachment whose PersistentVolume is gone is let go. Go keeps it with an error."""
+    world.start("csi-attacher", *FAST)
+    volume.attach()
+    volume.wait(lambda status: status.get("attached"))
+    world.delete("PersistentVolume", volume.name)
+    world.cluster.patch("PersistentVolume", volume.name, {"metadata": {"finalizers": None}})
+    world.wait_gone("PersistentVolume", volume.name)
+    world.delete("VolumeAttachment", volume.attachment)
+    if world.of_go:
+        failed = volume.wait(lambda status: status.get("detachError"))
+        assert volume.name in failed["status"]["detachError"]["message"]
+        world.cluster.patch("VolumeAttachment", volume.attachment, {"metadata": {"finalizers": None}})
+    else:
+        [(kind, _, message)] = world.events(volume.attachment, "FailedDetachVolume")
+        assert kind == "Warning" and volume.name in message and f'node "{NODE}"' in message
+    world.wait_gone("VolumeAttachment", volume.attachment)
+    # Without its handle nobody can detach the volume: the event names the node for the person who does.
+    assert world.double.attached() == {(volume.handle, NODE)}
+    assert world.double.calls("ControllerUnpublishVolume") == []
