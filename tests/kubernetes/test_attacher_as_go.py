@@ -4,6 +4,7 @@ from lib import objects
 from lib.kubernetes import programs
 from lib.kubernetes.hostpath import Hostpath
 from lib.kubernetes.world import NODE, RIGHTS, rules_of
+from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-attacher",)
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
@@ -176,3 +177,25 @@ def test_the_volume_of_an_attachment_is_gone(world, volume):
     # Without its handle nobody can detach the volume: the event names the node for the person who does.
     assert world.double.attached() == {(volume.handle, NODE)}
     assert world.double.calls("ControllerUnpublishVolume") == []
+
+
+@pytest.mark.parametrize("may", ["may", "may-not"])
+def test_events_need_no_right_of_another_role(new_world, may):
+    """The attacher writes events with rights of its own, and attaches without them, too. Go writes none."""
+    world = new_world()
+    volume = Volume(world)
+    world.double.be_wrong("aborted-forever:ControllerPublishVolume")
+    world.start("csi-attacher", *FAST, rules=rights_without("events") if may == "may-not" else None)
+    volume.attach()
+    volume.wait(lambda status: status.get("attachError"))
+    if world.of_go:
+        assert world.events(volume.attachment) == []
+    elif may == "may" or not world.cluster.real:
+        [(kind, _, message)] = world.events(volume.attachment, "FailedAttachVolume")
+        assert kind == "Warning" and "a call is pending" in message, "the driver's words"
+    else:
+        wait_for("the event to be refused", lambda: forbidden(world))
+    world.double.be_wrong()
+    volume.wait(lambda status: status.get("attached"))
+    # Go's election writes an event about its lease.
+    assert set(forbidden(world)) <= (set() if may == "may" else {("create", "events", 403)})
