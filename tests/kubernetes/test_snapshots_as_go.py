@@ -1,13 +1,14 @@
 """snapshot-controller and csi-snapshotter: what the Go programs do and what Berth does in their place."""
 import pytest
 from lib import objects
-from lib.kubernetes.world import RIGHTS, rules_of
+from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
 RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
 # The Go programs look half a minute for the kinds of group snapshots.
 NO_GROUPS = ("--feature-gates=CSIVolumeGroupSnapshot=false",)
+LABEL = "snapshot.storage.kubernetes.io/managed-by"
 
 
 @pytest.fixture
@@ -177,3 +178,30 @@ def test_a_snapshot_that_may_not_be_protected_is_restored(world):
     if not world.of_go:
         refused = [line for line in provisioner.log().splitlines() if "forbidden" in line]
         assert len(refused) <= 2, "a list and an update are refused, and each is logged once"
+
+
+def test_no_node_matches_the_volume(world):
+    """With --enable-distributed-snapshotting a snapshot whose volume's node affinity matches no node is taken unlabelled."""
+    world.make_class(reclaimPolicy="Retain")
+    world.start("csi-provisioner", of_go=False, elect=False)
+    world.start("snapshot-controller", "--enable-distributed-snapshotting", *RETRIES, *NO_GROUPS)
+    world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
+    world.claim("data")
+    _, volume = world.bound("data")
+    kind = make_class(world)
+    world.create(objects.snapshot("here", "data", kind))
+    _, content = ready(world, "here")
+    assert content["metadata"]["labels"][LABEL] == NODE, "as a control: this volume's affinity matches"
+    # The same volume by another object, because an object's node affinity can't be changed.
+    name = f"nowhere-{world.namespace}"
+    world.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
+        "capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": world.namespace, "name": "elsewhere"}, "storageClassName": world.storage_class,
+        "csi": {"driver": world.driver, "volumeHandle": volume["spec"]["csi"]["volumeHandle"]},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": f"{world.driver}/zone", "operator": "In", "values": ["nowhere"]}]}]}}}})
+    world.claim("elsewhere", volumeName=name)
+    world.bound("elsewhere")
+    world.create(objects.snapshot("nowhere", "elsewhere", kind))
+    _, content = ready(world, "nowhere")
+    assert LABEL not in content["metadata"].get("labels", {})
