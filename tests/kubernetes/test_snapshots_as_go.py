@@ -1,6 +1,7 @@
 """snapshot-controller and csi-snapshotter: what the Go programs do and what Berth does in their place."""
 import pytest
 from lib import objects
+from lib.kubernetes.altered_double import AlteredDouble
 from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
@@ -9,6 +10,7 @@ RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
 # The Go programs look half a minute for the kinds of group snapshots.
 NO_GROUPS = ("--feature-gates=CSIVolumeGroupSnapshot=false",)
 LABEL = "snapshot.storage.kubernetes.io/managed-by"
+SIZE_BYTES, SOURCE_VOLUME_ID = 1, 3  # of csi.v1.Snapshot
 
 
 @pytest.fixture
@@ -205,3 +207,38 @@ def test_no_node_matches_the_volume(world):
     world.create(objects.snapshot("nowhere", "elsewhere", kind))
     _, content = ready(world, "nowhere")
     assert LABEL not in content["metadata"].get("labels", {})
+
+
+@pytest.fixture
+def altered(new_world, short):
+    """A World whose driver's answers can be altered, with a bound claim; both programs run."""
+    world = new_world(double=lambda name: AlteredDouble(short, name), on_node=False)
+    world.make_class()
+    world.start("csi-provisioner", "--feature-gates=Topology=false", of_go=False, elect=False)
+    world.start("snapshot-controller", *RETRIES, *NO_GROUPS)
+    world.snapshotter = world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
+    world.claim("data")
+    _, volume = world.bound("data")
+    world.names[volume["spec"]["csi"]["volumeHandle"]] = "HANDLE"
+    return world
+
+
+def test_the_driver_knows_no_size(altered):
+    """`restoreSize` is left out of a snapshot whose size the driver answers with 0."""
+    world = altered
+    world.double.alter_snapshot = lambda fields: fields.pop(SIZE_BYTES)
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    snapshot, content = ready(world, "snap")
+    assert "restoreSize" not in snapshot["status"]
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))
+
+
+def test_the_driver_names_another_volume(altered):
+    """A content becomes ready whose driver answers with another `source_volume_id` than it was asked for."""
+    world = altered
+    world.double.alter_snapshot = lambda fields: fields.update({SOURCE_VOLUME_ID: ["another"]})
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    snapshot, content = ready(world, "snap")
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))
