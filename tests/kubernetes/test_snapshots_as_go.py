@@ -1,4 +1,6 @@
 """snapshot-controller and csi-snapshotter: what the Go programs do and what Berth does in their place."""
+import re
+
 import pytest
 from lib import objects
 from lib.kubernetes.altered_double import AlteredDouble
@@ -10,7 +12,8 @@ RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
 # The Go programs look half a minute for the kinds of group snapshots.
 NO_GROUPS = ("--feature-gates=CSIVolumeGroupSnapshot=false",)
 LABEL = "snapshot.storage.kubernetes.io/managed-by"
-SIZE_BYTES, SOURCE_VOLUME_ID = 1, 3  # of csi.v1.Snapshot
+WARNING = re.compile(r"\S+Z [WEC] ")  # or worse, in Berth's log
+SIZE_BYTES, SOURCE_VOLUME_ID, READY_TO_USE = 1, 3, 5  # of csi.v1.Snapshot
 
 
 @pytest.fixture
@@ -242,3 +245,21 @@ def test_the_driver_names_another_volume(altered):
     snapshot, content = ready(world, "snap")
     world.same("snapshot", snapshot)
     world.same("content", without_number(content))
+
+
+def test_a_snapshot_is_ready_later(altered):
+    """Asking again for a snapshot that is not ready yet is no warning in Berth's log."""
+    world = altered
+    answers = []
+
+    def is_ready_later(fields):
+        answers.append(fields)
+        if len(answers) < 4:
+            fields.pop(READY_TO_USE)
+
+    world.double.alter_snapshot = is_ready_later
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    ready(world, "snap")
+    assert len(answers) >= 4, "it was asked for several times"
+    if not world.of_go:
+        assert [line for line in world.snapshotter.log().splitlines() if WARNING.match(line)] == []
