@@ -1,7 +1,10 @@
 """csi-attacher: what the Go program does and what Berth does in its place."""
 import pytest
 from lib import objects
-from lib.kubernetes.world import NODE
+from lib.kubernetes import programs
+from lib.kubernetes.hostpath import Hostpath
+from lib.kubernetes.world import NODE, RIGHTS, rules_of
+from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-attacher",)
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
@@ -122,3 +125,77 @@ def test_an_inline_volume_is_attached(world, volume):
     world.delete("VolumeAttachment", volume.attachment)
     world.wait_gone("VolumeAttachment", volume.attachment)
     assert world.double.attached() == set()
+
+
+def rights_without(resource):
+    """Gives the attacher's rights in deploy/csi without those to a resource."""
+    rules = rules_of(*RIGHTS["csi-attacher"])
+    assert any(resource in rule["resources"] for rule in rules), "there is a right to take away"
+    return [rule for rule in rules if resource not in rule["resources"]]
+
+
+def forbidden(world):
+    """Gives the attacher's requests that the API server has refused. Berth's own API has no roles, and refuses none."""
+    return [request for request in world.cluster.requests_of(world.namespace, "csi-attacher") if request[-1] == 403] \
+        if world.cluster.real else []
+
+
+def test_a_driver_that_attaches_nothing(new_world, short):
+    """For a driver without PUBLISH_UNPUBLISH_VOLUME the attacher needs no right to CSINodes."""
+    if programs.missing("hostpathplugin"):
+        pytest.skip(programs.missing("hostpathplugin"))
+    world = new_world(double=lambda name: Hostpath(short, name), on_node=False)
+    volume = Volume(world)
+    world.start("csi-attacher", *FAST, rules=rights_without("csinodes"))
+    volume.attach()
+    volume.same("attached", volume.wait(lambda status: status.get("attached")))
+    volume.same("finalizers", sorted(world.get("PersistentVolume", volume.name)["metadata"]["finalizers"]))
+    world.delete("VolumeAttachment", volume.attachment)
+    world.wait_gone("VolumeAttachment", volume.attachment)
+    assert world.double.calls("ControllerPublishVolume") == world.double.calls("ControllerUnpublishVolume") == 0
+    # Berth asks for CSINodes before it knows the driver, and goes on without them.
+    assert set(forbidden(world)) <= {("list", "csinodes", 403)} and not (world.of_go and forbidden(world))
+
+
+def test_the_volume_of_an_attachment_is_gone(world, volume):
+    """A deleted attachment whose PersistentVolume is gone is let go. Go keeps it with an error."""
+    world.start("csi-attacher", *FAST)
+    volume.attach()
+    volume.wait(lambda status: status.get("attached"))
+    world.delete("PersistentVolume", volume.name)
+    world.cluster.patch("PersistentVolume", volume.name, {"metadata": {"finalizers": None}})
+    world.wait_gone("PersistentVolume", volume.name)
+    world.delete("VolumeAttachment", volume.attachment)
+    if world.of_go:
+        failed = volume.wait(lambda status: status.get("detachError"))
+        assert volume.name in failed["status"]["detachError"]["message"]
+        world.cluster.patch("VolumeAttachment", volume.attachment, {"metadata": {"finalizers": None}})
+    else:
+        [(kind, _, message)] = world.events(volume.attachment, "FailedDetachVolume")
+        assert kind == "Warning" and volume.name in message and f'node "{NODE}"' in message
+    world.wait_gone("VolumeAttachment", volume.attachment)
+    # Without its handle nobody can detach the volume: the event names the node for the person who does.
+    assert world.double.attached() == {(volume.handle, NODE)}
+    assert world.double.calls("ControllerUnpublishVolume") == []
+
+
+@pytest.mark.parametrize("may", ["may", "may-not"])
+def test_events_need_no_right_of_another_role(new_world, may):
+    """The attacher writes events with rights of its own, and attaches without them, too. Go writes none."""
+    world = new_world()
+    volume = Volume(world)
+    world.double.be_wrong("aborted-forever:ControllerPublishVolume")
+    world.start("csi-attacher", *FAST, rules=rights_without("events") if may == "may-not" else None)
+    volume.attach()
+    volume.wait(lambda status: status.get("attachError"))
+    if world.of_go:
+        assert world.events(volume.attachment) == []
+    elif may == "may" or not world.cluster.real:
+        [(kind, _, message)] = world.events(volume.attachment, "FailedAttachVolume")
+        assert kind == "Warning" and "a call is pending" in message, "the driver's words"
+    else:
+        wait_for("the event to be refused", lambda: forbidden(world))
+    world.double.be_wrong()
+    volume.wait(lambda status: status.get("attached"))
+    # Go's election writes an event about its lease.
+    assert set(forbidden(world)) <= (set() if may == "may" else {("create", "events", 403)})

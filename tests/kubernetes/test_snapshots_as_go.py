@@ -1,13 +1,19 @@
 """snapshot-controller and csi-snapshotter: what the Go programs do and what Berth does in their place."""
+import re
+
 import pytest
 from lib import objects
-from lib.kubernetes.world import RIGHTS, rules_of
+from lib.kubernetes.altered_double import AlteredDouble
+from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
 RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
 # The Go programs look half a minute for the kinds of group snapshots.
 NO_GROUPS = ("--feature-gates=CSIVolumeGroupSnapshot=false",)
+LABEL = "snapshot.storage.kubernetes.io/managed-by"
+WARNING = re.compile(r"\S+Z [WEC] ")  # or worse, in Berth's log
+SIZE_BYTES, SOURCE_VOLUME_ID, READY_TO_USE = 1, 3, 5  # of csi.v1.Snapshot
 
 
 @pytest.fixture
@@ -177,3 +183,83 @@ def test_a_snapshot_that_may_not_be_protected_is_restored(world):
     if not world.of_go:
         refused = [line for line in provisioner.log().splitlines() if "forbidden" in line]
         assert len(refused) <= 2, "a list and an update are refused, and each is logged once"
+
+
+def test_no_node_matches_the_volume(world):
+    """With --enable-distributed-snapshotting a snapshot whose volume's node affinity matches no node is taken unlabelled."""
+    world.make_class(reclaimPolicy="Retain")
+    world.start("csi-provisioner", of_go=False, elect=False)
+    world.start("snapshot-controller", "--enable-distributed-snapshotting", *RETRIES, *NO_GROUPS)
+    world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
+    world.claim("data")
+    _, volume = world.bound("data")
+    kind = make_class(world)
+    world.create(objects.snapshot("here", "data", kind))
+    _, content = ready(world, "here")
+    assert content["metadata"]["labels"][LABEL] == NODE, "as a control: this volume's affinity matches"
+    # The same volume by another object, because an object's node affinity can't be changed.
+    name = f"nowhere-{world.namespace}"
+    world.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
+        "capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": world.namespace, "name": "elsewhere"}, "storageClassName": world.storage_class,
+        "csi": {"driver": world.driver, "volumeHandle": volume["spec"]["csi"]["volumeHandle"]},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": f"{world.driver}/zone", "operator": "In", "values": ["nowhere"]}]}]}}}})
+    world.claim("elsewhere", volumeName=name)
+    world.bound("elsewhere")
+    world.create(objects.snapshot("nowhere", "elsewhere", kind))
+    _, content = ready(world, "nowhere")
+    assert LABEL not in content["metadata"].get("labels", {})
+
+
+@pytest.fixture
+def altered(new_world, short):
+    """A World whose driver's answers can be altered, with a bound claim; both programs run."""
+    world = new_world(double=lambda name: AlteredDouble(short, name), on_node=False)
+    world.make_class()
+    world.start("csi-provisioner", "--feature-gates=Topology=false", of_go=False, elect=False)
+    world.start("snapshot-controller", *RETRIES, *NO_GROUPS)
+    world.snapshotter = world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
+    world.claim("data")
+    _, volume = world.bound("data")
+    world.names[volume["spec"]["csi"]["volumeHandle"]] = "HANDLE"
+    return world
+
+
+def test_the_driver_knows_no_size(altered):
+    """`restoreSize` is left out of a snapshot whose size the driver answers with 0."""
+    world = altered
+    world.double.alter_snapshot = lambda fields: fields.pop(SIZE_BYTES)
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    snapshot, content = ready(world, "snap")
+    assert "restoreSize" not in snapshot["status"]
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))
+
+
+def test_the_driver_names_another_volume(altered):
+    """A content becomes ready whose driver answers with another `source_volume_id` than it was asked for."""
+    world = altered
+    world.double.alter_snapshot = lambda fields: fields.update({SOURCE_VOLUME_ID: ["another"]})
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    snapshot, content = ready(world, "snap")
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))
+
+
+def test_a_snapshot_is_ready_later(altered):
+    """Asking again for a snapshot that is not ready yet is no warning in Berth's log."""
+    world = altered
+    answers = []
+
+    def is_ready_later(fields):
+        answers.append(fields)
+        if len(answers) < 4:
+            fields.pop(READY_TO_USE)
+
+    world.double.alter_snapshot = is_ready_later
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    ready(world, "snap")
+    assert len(answers) >= 4, "it was asked for several times"
+    if not world.of_go:
+        assert [line for line in world.snapshotter.log().splitlines() if WARNING.match(line)] == []
