@@ -137,7 +137,16 @@ TEST_F(IscsiDiskTest, AWrongPasswordIsToldAndNothingIsLeft) {
   const auto refused = UseVolume(spec, "one");
   EXPECT_FALSE(refused.ok());
   EXPECT_THAT(base::Message(refused.status()), HasSubstr("login to target"));
+  const std::string records = "/etc/iscsi/nodes/" + Environment("TARGET");
+  EXPECT_EQ(Entries(records), 0U);
+  // An agent that is killed during a login leaves a record, too.
+  ASSERT_EQ(std::system(("iscsiadm -m node -o new -p " + Environment("PORTAL") + " -T " +
+                         Environment("TARGET"))
+                            .c_str()),
+            0);
+  EXPECT_EQ(Entries(records), 1U);
   End(spec, {});
+  EXPECT_EQ(Entries(records), 0U);
   EXPECT_EQ(Entries("/sys/class/iscsi_session"), 0U);
 }
 
