@@ -8,11 +8,19 @@ from lib.mounts import let_go_of_others, targets
 from lib.standalone import ROOT, Failure, wait_for
 
 
-def mount_namespace(pid):
+def mount_namespace(process):
+    """Gives the namespace of a process, or of a thread as "PID/task/TID", or None if it has none any more."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/mnt")
+        return os.readlink(f"/proc/{process}/ns/mnt")
     except OSError:
         return None
+
+
+def threads(pid):
+    try:
+        return [f"{pid}/task/{thread}" for thread in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
 
 
 class Machine:
@@ -46,8 +54,9 @@ class Machine:
         """Gives what runs there, but not in containers, which have mount namespaces of their own."""
         own = mount_namespace(self.process.pid)
         assert own not in (None, mount_namespace("self"))
+        # A process whose first thread has ended shows no namespace, although its other threads may still be there.
         return [pid for pid in (int(name) for name in os.listdir("/proc") if name.isdigit())
-                if pid != self.process.pid and mount_namespace(pid) == own]
+                if pid != self.process.pid and any(mount_namespace(thread) == own for thread in threads(pid))]
 
     def send_signal(self, number):
         for pid in self._processes():
