@@ -16,14 +16,26 @@ def unmount_below(folder):
         subprocess.run(["umount", "--lazy", target], check=False)
 
 
+def _copies(pid, own):
+    """Gives the mounts of other tests that a process keeps. One that is shared, or a slave, ends with the mount it was copied from."""
+    with open(f"/proc/{pid}/mountinfo") as table:
+        for line in table:
+            fields = line.split()
+            target, propagation = fields[4], fields[6:fields.index("-")]
+            if target.startswith(OF_TESTS) and not propagation and not (own and f"{target}/".startswith(f"{own}/")):
+                yield target
+
+
 def let_go_of_others(pid, own=None):
     """Unmounts other tests' mounts in the copied mount namespace of a process, because the copy would keep them busy
     as long as the process lives. Mounts below `own` stay. The process's root has to be the host's."""
-    others = [t for t in targets(pid) if t.startswith(OF_TESTS) and not (own and f"{t}/".startswith(f"{own}/"))]
-    for target in sorted(others, reverse=True):
-        # Some of these mounts are gone already, because their own test unmounts them, too.
-        subprocess.run(["nsenter", f"--mount=/proc/{pid}/ns/mnt", "umount", "--lazy", target], check=False,
+    for target in sorted(_copies(pid, own), reverse=True):
+        # In the process namespace, too: umount(8) asks /proc for itself. Some of these mounts are gone already, because
+        # they were below another one.
+        subprocess.run(["nsenter", f"--target={pid}", "--mount", "--pid", "umount", "--lazy", target], check=False,
                        capture_output=True)
+    left = list(_copies(pid, own))
+    assert not left, f"process {pid} keeps mounts of other tests: {left}"
 
 
 def loops_below(folder):
