@@ -280,6 +280,7 @@ def test_node_agent_and_handler_start_anew_under_a_pod(berth, handler):
     berth.kill()
     berth.start()
     handler.start()
+    wait_for("the node's streams", lambda: berth.run("exec", "user", "--", "true", check=False).returncode == 0)
     assert "kept" in shell(berth, "user", "cat /data/note; echo more >> /data/note")
     # Work that needs the handler goes on.
     grow(berth, "data", "512Mi")

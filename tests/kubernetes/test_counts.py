@@ -42,10 +42,10 @@ class Counted:
         return self
 
     def __exit__(self, *_):
-        made = self._exchanges[self._begin:]
-        self.counts = collections.Counter(
-            request_of(method, path) for method, path, query, *_ in made if "watch=" not in query and "/leases" not in path)
-        self.conflicts = [exchange for exchange in made if exchange[-1] == 409]
+        self.made = [exchange for exchange in self._exchanges[self._begin:]
+                     if "watch=" not in exchange[2] and "/leases" not in exchange[1]]
+        self.counts = collections.Counter(request_of(method, path) for method, path, *_ in self.made)
+        self.conflicts = [exchange for exchange in self.made if exchange[-1] == 409]
 
 
 @pytest.fixture
@@ -123,5 +123,5 @@ def test_of_attachments(world, start, side):
         for number in range(COUNT):
             detach(number)
     assert attacher.counts == {"patch persistentvolumes": COUNT, "patch volumeattachments": 2 * COUNT,
-                               "patch volumeattachments/status": COUNT}
+                               "patch volumeattachments/status": COUNT}, attacher.made
     assert not attacher.conflicts
