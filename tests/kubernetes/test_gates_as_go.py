@@ -4,7 +4,7 @@ import re
 import pytest
 
 GO_PROGRAMS = ("csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller")
-# By program: the gates of its own, and the values other than the default.
+# By program: the gates of its own, each with the value that is not the default.
 GATES = {
     "csi-provisioner": {"Topology": "false", "VolumeAttributesClass": "false", "CrossNamespaceVolumeDataSource": "true"},
     "csi-attacher": {"MutableCSINodeAllocatableCount": "false"},
@@ -15,18 +15,19 @@ GATES = {
 OF_ALL = {"ReleaseLeaderElectionOnExit": "true", "AllAlpha": "true", "AllBeta": "false"}
 # Those that Berth obeys. It warns of the other ones.
 OBEYED = {"Topology", "CrossNamespaceVolumeDataSource", "CSIVolumeGroupSnapshot", "ReleaseLeaderElectionOnExit", "AllAlpha"}
-# The gates that stand for others, and those that the values above set without an effect.
+# What a gate that stands for others sets without an effect.
 STANDS_FOR = {("csi-resizer", "AllBeta"): {"AnnotateFsResize"}}
 
 
 @pytest.mark.parametrize("program", GO_PROGRAMS)
 def test_the_values_of_gates(world, program):
     """A program starts with each value of each gate, and logs those that it does not obey."""
+    world.cluster.install_groups()  # because the Go programs would wait half a minute for these kinds
     for gate, value in (GATES[program] | OF_ALL).items():
         sidecar = world.start(program, f"--feature-gates={gate}={value}", elect=False)
         sidecar.figures()
         log = sidecar.log()
-        sidecar.stop()
+        sidecar.kill()
         if world.of_go:
             continue
         expected = STANDS_FOR.get((program, gate), set() if gate in OBEYED or gate in OF_ALL else {gate})
