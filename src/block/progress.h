@@ -2,28 +2,13 @@
 // the deletion of a large image of Ceph, and the wiping of a LUN.
 #pragma once
 
-#include <functional>
+#include "base/workers/thread_listener.h"
 
 namespace berth::block {
 
-// As long as the object lives, the calls of back ends that this thread makes report to it. `report`
-// gets the part that is done, from 0 to 1. It is called on any thread, once at a time, and never
-// after the call has returned. The objects of a thread nest: the innermost one counts.
-class ProgressScope {
- public:
-  using Report = std::function<void(double part)>;
-
-  explicit ProgressScope(Report report);
-  ~ProgressScope();
-  ProgressScope(const ProgressScope&) = delete;
-  ProgressScope& operator=(const ProgressScope&) = delete;
-
-  // The listener of this thread; null: there is none.
-  static const Report* current();
-
- private:
-  const Report report_;
-  const ProgressScope* const outer_;
-};
+// As long as the object lives, the calls of back ends that this thread makes report to it. It gets
+// the part that is done, from 0 to 1. It is called on any thread, once at a time, and never after
+// the call has returned.
+using ProgressScope = base::ThreadListener<struct ProgressScopeTag, double>;
 
 }  // namespace berth::block

@@ -1,23 +1,6 @@
 #include "platform/processes/error_lines.h"
 
-#include <utility>
-
 namespace berth::platform {
-namespace {
-
-thread_local const ErrorLines* innermost = nullptr;
-
-}  // namespace
-
-ErrorLines::ErrorLines(OnLine on_line) : on_line_(std::move(on_line)), outer_(innermost) {
-  innermost = this;
-}
-
-ErrorLines::~ErrorLines() { innermost = outer_; }
-
-const ErrorLines::OnLine* ErrorLines::current() {
-  return innermost == nullptr ? nullptr : &innermost->on_line_;
-}
 
 void LinePasser::Pass(std::string_view text) {
   if (on_line_ == nullptr) return;
