@@ -17,7 +17,8 @@
 
 namespace berth::block {
 
-// What the operator calls itself in a request; no Node has a capital letter in its name.
+// The operator gives this name in a request in place of a node's. No Node has a capital letter in
+// its name.
 inline constexpr char kOperatorName[] = "Operator";
 
 class StorageProgram {

@@ -2,10 +2,10 @@
 //
 // Its I/O is direct: a write that was answered is in the file system below, never only in this
 // node's page cache, so that nothing is written late by a node whose lock went to another one.
-// What the kernel makes in the background keeps a killed process until it has ended, so only file
-// systems of block devices and of memory get it. A file server of a network, or a process that
-// serves FUSE, may never answer, and the kernel gives up a read that a killed thread waits for
-// where it can.
+// The kernel makes small reads in the background only on file systems of block devices and of
+// memory, because such a read keeps a killed process until it has ended. A file server of a
+// network, or a process that serves FUSE, may never answer. There a thread waits for the read, and
+// the kernel gives the read up where it can when the thread is killed.
 //
 // Disks with blocks of 4096 bytes refuse direct I/O of less, but FUSE splits a large request of a
 // buffer that is not aligned at any multiple of 512. Such parts go through whole units of 4096.

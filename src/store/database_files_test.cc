@@ -1,5 +1,5 @@
-// What the files of a store are on the disk: whose they are, how large, of which version, and
-// whether another process or a stranger has written them.
+// The tests of a store's files on the disk: who may read them, how large they are, of which
+// version, and whether another process or a stranger has written them.
 #include "store/database_files.h"
 
 #include <sys/stat.h>
@@ -45,7 +45,7 @@ TEST_F(DatabaseFilesTest, FilesThatOthersMayReadAreClosedToThemAtTheStart) {
   EXPECT_GT(store_->Get("/secrets/a/y")->revision, last);
 }
 
-// What a person sees who deletes what filled the store: the disk gets its room back. The longest
+// A person who deletes what filled the store sees that the disk gets its room back. The longest
 // wait of a write meanwhile is printed, because it depends on the machine.
 TEST_F(DatabaseFilesTest, TheFileGetsSmallerWhenObjectsAreDeletedAndWritesGoOn) {
   store_.reset();

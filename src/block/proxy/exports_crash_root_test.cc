@@ -54,7 +54,8 @@ class ExportsCrashTest : public testing::Test {
  protected:
   static constexpr int64_t kSize = 64 * kMiB;
 
-  // What `settings` of a StorageCluster name by `store` (proxy::Volume::store).
+  // The settings of a StorageCluster, whose storage the I/O proxy knows as `store`
+  // (proxy::Volume::store).
   void Prepare(const base::Json& settings, const std::string& store) {
     settings_ = settings;
     mark_ = fmt::format("BERTH_IO_PROXY_EXPORT={}/{}", run_,
@@ -206,7 +207,7 @@ class ExportsCrashTest : public testing::Test {
       for (int passage = 1; passage <= (writes ? kWrites : 1); ++passage) {
         CrashAt(point, passage, End::kUnmap);
       }
-      // What a kill does beside that.
+      // A kill passes these points, too.
       if (writes) CrashAt(point, kWrites, End::kForceUnmap);
     }
     for (const char* point :

@@ -21,8 +21,8 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr milliseconds kRetryPause{500};  // after a failed poll, or while a volume's key is held
-// Of a daemon that is asked to end its spare connections, while other calls for its volume are
-// refused, and the pause until it is asked again.
+// How long a daemon may take to end its spare connections, because other calls for its volume are
+// refused meanwhile; and the pause until it is asked again.
 constexpr milliseconds kSpareAnswerTime{500};
 constexpr milliseconds kSparePause{2000};
 // Between two looks at all daemons: a death is skipped while another call holds the volume's key.

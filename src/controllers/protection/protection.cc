@@ -153,7 +153,7 @@ Protection::Outcome Protection::SyncVolume(const std::string& key) {
   const Status patched =
       PatchAt(context_.client, volumes_, *volume, FinalizersPatch(*volume, add, remove)).status();
   if (patched.ok() && volume->deleting()) {
-    spdlog::info("volume '{}' is bound to no claim any more, and can be deleted now", key);
+    LOG_INFO("volume {} is bound to no claim any more: its finalizer is removed", base::Quote(key));
   }
   return AfterApi(patched);
 }
