@@ -1,7 +1,8 @@
 """csi-provisioner: what the Go program asks of the driver, request by request, and what Berth asks in its place."""
+import grpc
 import pytest
 from lib import protobuf
-from lib.kubernetes.csi_tap import CsiTap, texts
+from lib.kubernetes.csi_proxy import CsiProxy, texts
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-provisioner",)
@@ -9,13 +10,11 @@ FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s
 MAY_READ_SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
 DELETION_SECRET = "volume.kubernetes.io/provisioner-deletion-secret-"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-# The code 42, with which the double fails, and RESOURCE_EXHAUSTED, as strings in HPACK.
-UNKNOWN_CODE, RESOURCE_EXHAUSTED = b"\x0242", b"\x0208"
 
 
 @pytest.fixture
-def tap(world):
-    made = CsiTap(world.folder / "tap.sock", world.double.socket)
+def proxy(world):
+    made = CsiProxy(world.folder / "proxy.sock", world.double.socket)
     yield made
     made.close()
 
@@ -26,10 +25,10 @@ def with_secret(world, name):
                                  "csi.storage.k8s.io/provisioner-secret-namespace": world.namespace})
 
 
-def test_a_volume_names_no_deletion_secret(world, tap):
+def test_a_volume_names_no_deletion_secret(world, proxy):
     """A volume without annotations for its deletion secret is deleted with the secret that its class names."""
     with_secret(world, "at-first")
-    world.start("csi-provisioner", *FAST, f"--csi-address={tap.path}", further=[MAY_READ_SECRETS])
+    world.start("csi-provisioner", *FAST, f"--csi-address={proxy.path}", further=[MAY_READ_SECRETS])
     world.claim("data")
     _, volume = world.bound("data")
     name, handle = volume["metadata"]["name"], volume["spec"]["csi"]["volumeHandle"]
@@ -40,13 +39,13 @@ def test_a_volume_names_no_deletion_secret(world, tap):
         f"{DELETION_SECRET}name": None, f"{DELETION_SECRET}namespace": None}}})
     world.delete("PersistentVolumeClaim", "data")
     world.wait_gone("PersistentVolume", name)
-    deletions = [texts(request[2]) for request in tap.requests() if request.get(1) == [handle.encode()]]
+    deletions = [texts(request[2]) for request in proxy.requests("DeleteVolume") if request.get(1) == [handle.encode()]]
     # The Go program sometimes asks for a deletion twice.
     world.same("secrets", deletions[:1])
     assert deletions[0] == {"user": "of later"}
 
 
-def test_capacity_is_asked_for(world, tap):
+def test_capacity_is_asked_for(world, proxy):
     """GetCapacity is asked with the class's parameters, those of the sidecars too, a topology and no capability."""
     world.make_class(binding="WaitForFirstConsumer",
                      parameters={"kind": "fast", "csi.storage.k8s.io/fstype": "ext4",
@@ -54,25 +53,25 @@ def test_capacity_is_asked_for(world, tap):
                                  "csi.storage.k8s.io/node-stage-secret-namespace": "default"})
     rules = [{"apiGroups": ["storage.k8s.io"], "resources": ["csistoragecapacities"],
               "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]}]
-    world.start("csi-provisioner", *FAST, f"--csi-address={tap.path}", "--enable-capacity", "--capacity-ownerref-level=-1",
+    world.start("csi-provisioner", *FAST, f"--csi-address={proxy.path}", "--enable-capacity", "--capacity-ownerref-level=-1",
                 own_rules=rules, env={"NAMESPACE": world.namespace})
-    [request] = wait_for("a request", lambda: [each for each in tap.requests() if 2 in each][:1], seconds=60)
+    [request] = wait_for("a request", lambda: proxy.requests("GetCapacity")[:1], seconds=60)
     world.same("fields", sorted(request))
     world.same("parameters", texts(request[2]))
     [topology] = request[3]
     world.same("topology", texts(protobuf.decode(topology)[1]))
 
 
-def test_the_selected_node_is_full(world, tap):
+def test_the_selected_node_is_full(world, proxy):
     """RESOURCE_EXHAUSTED after a timeout for a selected node removes the selection, so that the pod can go elsewhere."""
     world.make_class(binding="WaitForFirstConsumer")
     world.double.be_wrong("hangs:CreateVolume")
-    world.start("csi-provisioner", "--timeout=1s", *FAST[1:], f"--csi-address={tap.path}")
+    world.start("csi-provisioner", "--timeout=1s", *FAST[1:], f"--csi-address={proxy.path}")
     world.claim("data")
     world.cluster.patch("PersistentVolumeClaim", "data", {"metadata": {"annotations": {SELECTED_NODE: "node-a"}}}, world.namespace)
     heard = world.events("data", "ProvisioningFailed", seconds=60)
     assert any("DeadlineExceeded" in message for _, _, message in heard)
-    tap.replacements[UNKNOWN_CODE] = RESOURCE_EXHAUSTED
+    proxy.codes[grpc.StatusCode.UNKNOWN] = grpc.StatusCode.RESOURCE_EXHAUSTED
     world.double.be_wrong("unknown-code:CreateVolume")
     claim = world.wait("PersistentVolumeClaim", "data", lambda item: SELECTED_NODE not in item["metadata"]["annotations"])
     world.same("claim", claim)

@@ -2,8 +2,8 @@
 import re
 
 import pytest
-from lib import objects
-from lib.kubernetes.altered_double import AlteredDouble
+from lib import objects, protobuf
+from lib.kubernetes.csi_proxy import ProxiedDouble
 from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
@@ -215,7 +215,7 @@ def test_no_node_matches_the_volume(world):
 @pytest.fixture
 def altered(new_world, short):
     """A World whose driver's answers can be altered, with a bound claim; both programs run."""
-    world = new_world(double=lambda name: AlteredDouble(short, name), on_node=False)
+    world = new_world(double=lambda name: ProxiedDouble(short, name), on_node=False)
     world.make_class()
     world.start("csi-provisioner", "--feature-gates=Topology=false", of_go=False, elect=False)
     world.start("snapshot-controller", *RETRIES, *NO_GROUPS)
@@ -226,10 +226,25 @@ def altered(new_world, short):
     return world
 
 
+def alter_snapshots(world, alter):
+    """Changes each snapshot of the driver's answers by a function of its fields."""
+    def altered(snapshot):
+        fields = protobuf.decode(snapshot)
+        alter(fields)
+        return protobuf.encode(fields)
+
+    def of_creation(fields):
+        fields[1] = [altered(one) for one in fields[1]]
+
+    def of_list(fields):  # of entries, each around a snapshot
+        fields[1] = [protobuf.encode({1: altered(protobuf.decode(entry)[1][0])}) for entry in fields.get(1, [])]
+    world.double.proxy.alter.update(CreateSnapshot=of_creation, ListSnapshots=of_list)
+
+
 def test_the_driver_knows_no_size(altered):
     """`restoreSize` is left out of a snapshot whose size the driver answers with 0."""
     world = altered
-    world.double.alter_snapshot = lambda fields: fields.pop(SIZE_BYTES)
+    alter_snapshots(world, lambda fields: fields.pop(SIZE_BYTES))
     world.create(objects.snapshot("snap", "data", make_class(world)))
     snapshot, content = ready(world, "snap")
     assert "restoreSize" not in snapshot["status"]
@@ -240,7 +255,7 @@ def test_the_driver_knows_no_size(altered):
 def test_the_driver_names_another_volume(altered):
     """A content becomes ready whose driver answers with another `source_volume_id` than it was asked for."""
     world = altered
-    world.double.alter_snapshot = lambda fields: fields.update({SOURCE_VOLUME_ID: ["another"]})
+    alter_snapshots(world, lambda fields: fields.update({SOURCE_VOLUME_ID: ["another"]}))
     world.create(objects.snapshot("snap", "data", make_class(world)))
     snapshot, content = ready(world, "snap")
     world.same("snapshot", snapshot)
@@ -257,7 +272,7 @@ def test_a_snapshot_is_ready_later(altered):
         if len(answers) < 4:
             fields.pop(READY_TO_USE)
 
-    world.double.alter_snapshot = is_ready_later
+    alter_snapshots(world, is_ready_later)
     world.create(objects.snapshot("snap", "data", make_class(world)))
     ready(world, "snap")
     assert len(answers) >= 4, "it was asked for several times"
