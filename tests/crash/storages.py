@@ -2,19 +2,17 @@
 each place. Both have a further node, whose client writes until the storage refuses it."""
 import base64
 import json
-import mmap
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
 
-from lib import iscsi, mounts, rbd, tgt
+from lib import direct_io, iscsi, mounts, rbd, tgt
 from lib.standalone import Failure
 from lib.storage_site import NAMESPACE
 
 OTHER = "node-x"
-BLOCK = 4096
 MIB = 1 << 20
 SECRET = "storage"
 # Made before the workers are forked, because a cluster takes seconds to start.
@@ -40,13 +38,7 @@ class OtherNode:
 
     def write(self):
         """Writes the last block of the image, where the file system has no data. OSError: it is refused."""
-        page = mmap.mmap(-1, BLOCK)
-        page.write(b"x" * BLOCK)
-        descriptor = os.open(self.file, os.O_WRONLY | os.O_DIRECT)
-        try:
-            os.pwritev(descriptor, [page], os.fstat(descriptor).st_size - BLOCK)
-        finally:
-            os.close(descriptor)
+        direct_io.write_block(self.file, -direct_io.BLOCK, b"x")
 
     def remove(self):
         self.process.kill()

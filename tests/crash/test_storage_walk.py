@@ -9,10 +9,8 @@ One run crashes at a part of the points, drawn by the commit's seed. BERTH_CRASH
 BERTH_STORAGE_POINTS, a pattern, crashes only at points that match.
 """
 import fnmatch
-import math
 import os
 import pathlib
-import random
 import tempfile
 
 import pytest
@@ -20,7 +18,7 @@ import storages
 import walk
 from flows import STORAGE_FLOWS
 from lib import ceph, rbd, tgt
-from test_crash_walk import ALL, SEED, failures_of, note_for_the_end, repairs
+from test_crash_walk import ALL, SEED, draw_part, failures_of, note_for_the_end, repairs
 
 pytestmark = [pytest.mark.crash, pytest.mark.storage]
 
@@ -80,7 +78,7 @@ def test_each_durable_step_with_a_real_storage(learned, capsys):
     known_jobs = len(jobs)
     jobs = [job for job in jobs if fnmatch.fnmatchcase(job.point, POINTS)]
     if not ALL and POINTS == "*":
-        jobs = random.Random(SEED).sample(jobs, math.ceil(len(jobs) / PART))
+        jobs = draw_part(jobs, PART)
     with capsys.disabled():
         results = walk.run(jobs)
         print(f"\n{len(passed)} fault points of storages, {len(jobs)} of {known_jobs} crashes (seed {SEED}), in "

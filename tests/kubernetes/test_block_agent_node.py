@@ -44,9 +44,7 @@ class Site:
         return self.cluster.write_token(self.node.folder / "agent.config", NAMESPACE, AGENT, pod)
 
     def refused(self):
-        """Gives the lines by which the two say that the API refused something to them."""
-        return [line for process in self.processes for line in process.log().splitlines()
-                if "forbidden" in line.lower() or "PERMISSION_DENIED" in line]
+        return [line for process in self.processes for line in process.refusals()]
 
     def fences(self):
         return {item["metadata"]["name"]: [each["node"] for each in item.get("attachments") or []]

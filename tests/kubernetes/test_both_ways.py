@@ -53,6 +53,14 @@ def begin_back(switch, second, program):
     return switch.begin(program)
 
 
+def provision(switch):
+    """Makes a claim's volume by the first program, and gives (the program that runs, the volume)."""
+    switch.world.make_class()
+    sidecar = switch.begin("csi-provisioner")
+    switch.world.claim("data")
+    return sidecar, switch.world.bound("data")[1]
+
+
 def test_while_a_volume_is_made(switch):
     """The program is changed and changed back during CreateVolume: one volume, and it is deleted with its claim."""
     world = switch.world
@@ -92,10 +100,7 @@ def test_the_claim_is_deleted_while_the_volume_is_made(switch):
 def test_while_a_volume_is_deleted(switch):
     """The program is changed and changed back during DeleteVolume."""
     world = switch.world
-    world.make_class()
-    sidecar = switch.begin("csi-provisioner")
-    world.claim("data")
-    _, volume = world.bound("data")
+    sidecar, volume = provision(switch)
     method = switch.lose_answers("DeleteVolume")
     world.delete("PersistentVolumeClaim", "data")
     switch.end(sidecar, method)
@@ -108,10 +113,7 @@ def test_while_a_volume_is_deleted(switch):
 def test_a_volume_that_the_other_program_made(switch):
     """A volume that one program made is deleted by the other one, which started after the claim was bound."""
     world = switch.world
-    world.make_class()
-    sidecar = switch.begin("csi-provisioner")
-    world.claim("data")
-    _, volume = world.bound("data")
+    sidecar, volume = provision(switch)
     assert "external-provisioner.volume.kubernetes.io/finalizer" in volume["metadata"]["finalizers"]
     sidecar.end(switch.how)
     switch.begin("csi-provisioner", second=True)

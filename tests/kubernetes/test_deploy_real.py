@@ -74,16 +74,11 @@ def run_as(cluster, folder, namespace, account, *arguments, env=None):
     return Process(folder / f"{account}.log", [BINARY, *arguments, f"--kubeconfig={config}"], env)
 
 
-def refusals(process):
-    """Gives the lines by which a program says that the API refused something to it."""
-    return [line for line in process.log().splitlines() if "forbidden" in line.lower() or "PERMISSION_DENIED" in line]
-
-
 def check_rights(process, what, probe):
     """Waits until the program does its work, and checks that nothing was refused to it."""
     try:
         process.wait_for(what, probe)
-        assert not refusals(process)
+        assert not process.refusals()
     finally:
         process.stop()
 
@@ -103,7 +98,7 @@ def test_the_rights_of_the_base_and_the_snapshot_controller(kubectl, node, real_
                        "--leader-election-namespace=kube-system", "--enable-distributed-snapshotting")]
     try:
         use_a_volume(real_cluster, programs[0])
-        assert not [line for process in programs for line in refusals(process)]
+        assert not [line for process in programs for line in process.refusals()]
     finally:
         for process in programs:
             process.stop()

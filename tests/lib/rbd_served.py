@@ -1,12 +1,11 @@
 """An RBD image that `berth-rbd serve` serves, and Ceph's own view of what is in it."""
-import mmap
 import os
 import subprocess
 
+from lib import direct_io
+from lib.direct_io import BLOCK
 from lib.rbd import begin
 from lib.standalone import wait_for
-
-BLOCK = 4096
 
 
 class Served:
@@ -33,13 +32,7 @@ class Served:
         return out.decode()
 
     def write(self, block, letter):
-        buffer = mmap.mmap(-1, BLOCK)
-        buffer.write(letter * BLOCK)
-        descriptor = os.open(self.file, os.O_WRONLY | os.O_DIRECT)
-        try:
-            os.pwritev(descriptor, [buffer], block * BLOCK)
-        finally:
-            os.close(descriptor)
+        direct_io.write_block(self.file, block * BLOCK, letter)
 
     def kill(self):
         self.process.kill()

@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 from lib.ceph import Missing
+from lib.direct_io import BLOCK
 from lib.rbd import MIB, POOL, CallError
-from lib.rbd_served import BLOCK
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.storage

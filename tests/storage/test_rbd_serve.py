@@ -4,8 +4,9 @@ import signal
 import subprocess
 
 import pytest
+from lib.direct_io import BLOCK
 from lib.rbd import MIB, CallError
-from lib.rbd_served import BLOCK, letters
+from lib.rbd_served import letters
 
 pytestmark = pytest.mark.storage
 

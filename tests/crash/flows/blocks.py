@@ -159,15 +159,20 @@ def taken(s):
     s.quiet()
 
 
+def delete_cluster(s, pod):
+    """Deletes the cluster, and its claim "data" with it, under a pod that uses the volume."""
+    s.delete_soon("storageclusters", "main")
+    s.step("the volume to be forced off", lambda: not s.agent.records())
+    s.gone("pods", pod)
+    s.gone("persistentvolumeclaims", "data")
+    s.step("the cluster to be gone", lambda: s.api.get("storageclusters", "main") is None)
+
+
 @beside_agent
 def block_cluster(s):
     """A cluster is deleted with its claims, one of which a pod uses."""
     begin(s, claims="Delete")
     s.create(objects.claim("data", "16Mi", "of-main"))
     s.running(objects.pod("user", stay(write("/data")), ["data"], **HERE))
-    s.delete_soon("storageclusters", "main")
-    s.step("the volume to be forced off", lambda: not s.agent.records())
-    s.gone("pods", "user")
-    s.gone("persistentvolumeclaims", "data")
-    s.step("the cluster to be gone", lambda: s.api.get("storageclusters", "main") is None)
+    delete_cluster(s, "user")
     end(s)

@@ -1,8 +1,8 @@
 """Flows of the volumes of a real storage, in user space: RBD images of a Ceph cluster, and LUNs of an iSCSI target."""
 from data import check, larger_than, stay, write
 from survivor import beside_storage
-from flows.blocks import (HERE, OUT_OF_SERVICE, image_of, make_cluster, name_of, nothing_used, remove_agent, take_over, taken,
-                          used_elsewhere)
+from flows.blocks import (HERE, OUT_OF_SERVICE, delete_cluster, image_of, make_cluster, name_of, nothing_used, remove_agent,
+                          take_over, taken, used_elsewhere)
 from flows.flexvolumes import ask_to_grow, await_growth
 from lib import objects
 from lib.standalone import Failure
@@ -34,16 +34,6 @@ def make_secret(s):
 
 def mib(size):
     return f"{size // MIB}Mi"
-
-
-def delete_cluster(s):
-    """Deletes the cluster under a pod that uses a volume."""
-    s.running(objects.pod("last", stay(check("/data")), ["data"], **HERE))
-    s.delete_soon("storageclusters", "main")
-    s.step("the volume to be forced off", lambda: not s.agent.records())
-    s.gone("pods", "last")
-    s.gone("persistentvolumeclaims", "data")
-    s.step("the cluster to be gone", lambda: s.api.get("storageclusters", "main") is None)
 
 
 def end(s):
@@ -81,7 +71,8 @@ def life(s):
         s.gone("persistentvolumeclaims", "copy")
         # Ceph takes half a minute to remove a copy of an image whose client was killed just before.
         s.step("the copy to be gone", lambda: len(s.api.items("persistentvolumes")) == 1)
-    delete_cluster(s)
+    s.running(objects.pod("last", stay(check("/data")), ["data"], **HERE))
+    delete_cluster(s, "last")
     end(s)
 
 

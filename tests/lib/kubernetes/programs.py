@@ -61,6 +61,10 @@ class Process:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
+    def refusals(self):
+        """Gives the lines by which it says that the API refused something to it."""
+        return [line for line in self.log().splitlines() if "forbidden" in line.lower() or "PERMISSION_DENIED" in line]
+
     def wait_for(self, what, probe, seconds=60):
         """As wait_for, but ends at once when the program ends."""
         def look():
