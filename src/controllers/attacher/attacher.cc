@@ -142,9 +142,10 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
     detached = detached_.contains(attachment->uid());
   }
   if (detached && !forced) {
-    // The write of attached=false may have failed.
+    // The write of attached=false may have failed. An object that the API removed is shown until
+    // the watch says so, and needs none.
     const bool held = attachment->has_finalizer(AttacherFinalizer(driver->name));
-    if (!attachment->attached() || held) return Outcome::Done();
+    if (!attachment->attached() || held || IsGone(*attachment)) return Outcome::Done();
     return AfterApi(WriteDetached(context_, attachments_, *attachment));
   }
   Outcome outcome = Outcome::Done();

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "controllers/fake_cluster.h"
 
 namespace berth::controllers::attacher {
@@ -162,6 +164,31 @@ TEST_F(AttacherTest, AFailedDetachKeepsTheObjectAndSaysWhy) {
   EXPECT_TRUE(Get("va").attached());
   script().Fail("ControllerUnpublishVolume", base::OkStatus(), 0);
   EXPECT_TRUE(WaitGone("va"));
+}
+
+TEST_F(AttacherTest, NoStatusIsWrittenWhileTheWatchStillShowsAnObjectThatIsGone) {
+  Begin();
+  cluster_.Put(MakeAttachment("va"));
+  ASSERT_TRUE(WaitAttached("va"));
+  script().Hang("ControllerUnpublishVolume");
+  Delete("va");
+  ASSERT_TRUE(script().WaitFor("ControllerUnpublishVolume"));
+  cluster_.client.FailNext("watch", "volumeattachments",
+                           base::Error(StatusCode::kUnavailable, "no watch"));
+  cluster_.client.EndWatches();
+  Attachment gone = Get("va");
+  script().Release("ControllerUnpublishVolume");
+  ASSERT_TRUE(WaitGone("va"));
+  // Berth's API answers the write that ends an object with the version of its end, so the copy
+  // changes, which queues the attachment again.
+  gone.mutable_json()["metadata"].erase("finalizers");
+  gone.mutable_json()["metadata"]["resourceVersion"] =
+      fmt::format("{}", std::stoi(gone.resource_version()) + 1);
+  cluster_.informers.Of<Attachment>().Observe(gone.json());
+  cluster_.Put(MakeAttachment("vb"));
+  ASSERT_TRUE(WaitAttached("vb"));
+  EXPECT_EQ(std::ranges::count(cluster_.client.ActionNames(), "patch volumeattachments/va/status"),
+            1);  // that it is attached
 }
 
 TEST_F(AttacherTest, AnotherFinalizerKeepsAnObjectThatSaysDetached) {
