@@ -123,5 +123,5 @@ def test_of_attachments(world, start, side):
         for number in range(COUNT):
             detach(number)
     assert attacher.counts == {"patch persistentvolumes": COUNT, "patch volumeattachments": 2 * COUNT,
-                               "patch volumeattachments/status": COUNT}, attacher.made
+                               "patch volumeattachments/status": COUNT}, "\n".join(map(str, attacher.made))
     assert not attacher.conflicts

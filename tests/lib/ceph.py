@@ -13,7 +13,7 @@ import struct
 import subprocess
 import uuid
 
-from lib.mounts import let_go_of_others
+from lib.mounts import let_go_of_others, wait_unshared
 from lib.standalone import ROOT, Failure, wait_for
 from lib.veth import Veth
 
@@ -191,6 +191,7 @@ class CephCluster:
         [child] = wait_for("the cluster's namespaces", lambda: self._lives() and pathlib.Path(
             f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split())
         self.pid = int(child)
+        wait_unshared(self.pid)
         let_go_of_others(self.pid, own=self.folder)
         self.veth.connect(self.pid)
         (self.folder / "go").touch()

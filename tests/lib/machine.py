@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from lib.mounts import let_go_of_others, targets
+from lib.mounts import let_go_of_others, targets, wait_unshared
 from lib.standalone import ROOT, Failure, wait_for
 
 
@@ -29,8 +29,7 @@ class Machine:
 
     def __init__(self, shared=False):
         self.process = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sleep", "infinity"])
-        own = mount_namespace("self")
-        wait_for("the mount namespace", lambda: mount_namespace(self.process.pid) != own)
+        wait_unshared(self.process.pid)
         let_go_of_others(self.process.pid)
         if shared:  # earlier this would unmount the host's own mounts, too
             subprocess.run(self.inside("mount", "--make-rshared", "/"), check=True)

@@ -1,5 +1,8 @@
 """The mount table, and the loop devices behind it."""
+import pathlib
 import subprocess
+
+from lib.standalone import wait_for
 
 OF_TESTS = ("/var/tmp/b", "/tmp/berth-")  # how the folders of tests begin: those of Python and of C++
 
@@ -16,24 +19,35 @@ def unmount_below(folder):
         subprocess.run(["umount", "--lazy", target], check=False)
 
 
+def wait_unshared(pid):
+    """Waits until unshare(1), which sets the propagation of the mounts after its process is in the namespace, has become
+    the program that it runs."""
+    wait_for("unshare to run its program", lambda: pathlib.Path(f"/proc/{pid}/comm").read_text() != "unshare\n")
+
+
 def _copies(pid, own):
-    """Gives the mounts of other tests that a process keeps. One that is shared, or a slave, ends with the mount it was copied from."""
+    """Gives the mounts of other tests that a process keeps. A mount on one that is shared, or a slave, ends with
+    the mount it was copied from."""
     with open(f"/proc/{pid}/mountinfo") as table:
-        for line in table:
-            fields = line.split()
-            target, propagation = fields[4], fields[6:fields.index("-")]
-            if target.startswith(OF_TESTS) and not propagation and not (own and f"{target}/".startswith(f"{own}/")):
-                yield target
+        mounts = [line.split() for line in table]
+    # What is mounted on one of these, and unmounted, elsewhere is so here, too.
+    propagating = {fields[0] for fields in mounts if fields[6] != "-"}
+    for _, parent, _, _, target, *_ in mounts:
+        foreign = target.startswith(OF_TESTS) and not (own and f"{target}/".startswith(f"{own}/"))
+        if foreign and parent not in propagating:
+            yield target
 
 
 def let_go_of_others(pid, own=None):
     """Unmounts other tests' mounts in the copied mount namespace of a process, because the copy would keep them busy
     as long as the process lives. Mounts below `own` stay. The process's root has to be the host's."""
+    # In the process namespace, too: mount(8) and umount(8) ask /proc for themselves. Some of these mounts are gone
+    # already, because they were below another one.
+    inside = ["nsenter", f"--target={pid}", "--mount", "--pid"]
     for target in sorted(_copies(pid, own), reverse=True):
-        # In the process namespace, too: umount(8) asks /proc for itself. Some of these mounts are gone already, because
-        # they were below another one.
-        subprocess.run(["nsenter", f"--target={pid}", "--mount", "--pid", "umount", "--lazy", target], check=False,
-                       capture_output=True)
+        # First of all the mounts on it are no longer shared with those of the other test, which would end, too.
+        subprocess.run([*inside, "mount", "--make-rprivate", target], check=False, capture_output=True)
+        subprocess.run([*inside, "umount", "--lazy", target], check=False, capture_output=True)
     left = list(_copies(pid, own))
     assert not left, f"process {pid} keeps mounts of other tests: {left}"
 

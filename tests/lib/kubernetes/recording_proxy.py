@@ -9,8 +9,9 @@ OF_A_CONNECTION = {"connection", "transfer-encoding", "content-length", "host", 
 
 
 class RecordingProxy:
-    """Listens until closed. `exchanges` has (method, path without query, query, type of the request's body or "", type of the
-    answer, its code). `context` is the TLS context of the connections to the server."""
+    """Listens until closed. `exchanges` has [method, path without query, query, type of the request's body or "", type of the
+    answer, its code], the last two "" and 0 until the answer is there. `context` is the TLS context of the connections to the
+    server."""
 
     def __init__(self, server, context):
         proxy = self
@@ -29,11 +30,13 @@ class RecordingProxy:
                 connection = http.client.HTTPSConnection(target.hostname, target.port, context=context, timeout=600)
                 try:
                     headers = {name: value for name, value in self.headers.items() if name.lower() not in OF_A_CONNECTION}
+                    path, _, query = self.path.partition("?")
+                    exchange = [self.command, path, query, self.headers.get("Content-Type") or "", "", 0]
+                    # Before the server has it, so that whoever sees its effect also sees the request.
+                    proxy.exchanges.append(exchange)
                     connection.request(self.command, self.path, body or None, headers)
                     answer = connection.getresponse()
-                    path, _, query = self.path.partition("?")
-                    proxy.exchanges.append((self.command, path, query, self.headers.get("Content-Type") or "",
-                                            answer.getheader("Content-Type") or "", answer.status))
+                    exchange[4:] = [answer.getheader("Content-Type") or "", answer.status]
                     self._pass_on(answer)
                 finally:
                     connection.close()
