@@ -1,6 +1,7 @@
 #include "controllers/bootstrap/bootstrap.h"
 
 #include "api/kinds/kinds.h"
+#include "base/log.h"
 
 namespace berth::controllers::bootstrap {
 namespace {
@@ -11,10 +12,12 @@ using base::Status;
 Status CreateIfMissing(kube::Client& client, const api::KindInfo& kind, Json object) {
   object["apiVersion"] = kind.api_version();
   object["kind"] = kind.kind;
+  const std::string name = api::Object(object).name();
   const Status created = client.Create(kind, "", object).status();
   if (created.code() == base::StatusCode::kAlreadyExists) return base::OkStatus();
-  return base::Annotate(created,
-                        fmt::format("create {} '{}'", kind.kind, api::Object(object).name()));
+  RETURN_IF_ERROR_WITH(created, fmt::format("create {} '{}'", kind.kind, name));
+  LOG_INFO("created {} {}", kind.kind, base::Quote(name));
+  return base::OkStatus();
 }
 
 // The CSIDriver object of the shipped driver. The driver supports inline volumes, too, which it
@@ -43,6 +46,10 @@ Status RenewDriver(kube::Client& client, const std::string& driver) {
   spec["volumeLifecycleModes"] = {"Persistent", "Ephemeral"};
   object["spec"] = std::move(spec);
   RETURN_IF_ERROR(client.Delete(api::kinds::kCsiDriver, "", driver, {}));
+  LOG_INFO(
+      "deleted CSIDriver {} of an earlier version, which is created again with the lifecycle "
+      "mode Ephemeral",
+      base::Quote(driver));
   return CreateIfMissing(client, api::kinds::kCsiDriver, std::move(object));
 }
 
