@@ -5,7 +5,7 @@ namespace {
 
 constexpr uint8_t kSynchronizeCache = 0x91;
 
-void Put(std::span<uint8_t> at, uint64_t value) {
+void WriteBigEndian(std::span<uint8_t> at, uint64_t value) {
   for (size_t i = at.size(); i > 0; --i, value >>= 8) at[i - 1] = static_cast<uint8_t>(value);
 }
 
@@ -18,8 +18,8 @@ Command MakeCommand(uint8_t code, uint8_t bytes) {
 
 Command OfBlocks(uint8_t code, uint64_t block, uint32_t blocks) {
   Command command = MakeCommand(code, 16);
-  Put({&command.cdb[2], 8}, block);
-  Put({&command.cdb[10], 4}, blocks);
+  WriteBigEndian({&command.cdb[2], 8}, block);
+  WriteBigEndian({&command.cdb[10], 4}, blocks);
   return command;
 }
 
@@ -29,7 +29,7 @@ Command TestUnitReady() { return MakeCommand(0x00, 6); }
 
 Command Inquire(std::span<uint8_t> in) {
   Command command = MakeCommand(0x12, 6);
-  Put({&command.cdb[3], 2}, in.size());
+  WriteBigEndian({&command.cdb[3], 2}, in.size());
   command.in = in;
   return command;
 }
@@ -43,7 +43,7 @@ Command InquirePage(uint8_t page, std::span<uint8_t> in) {
 
 Command ReportLuns(std::span<uint8_t> in) {
   Command command = MakeCommand(0xa0, 12);
-  Put({&command.cdb[6], 4}, in.size());
+  WriteBigEndian({&command.cdb[6], 4}, in.size());
   command.in = in;
   return command;
 }
@@ -51,7 +51,7 @@ Command ReportLuns(std::span<uint8_t> in) {
 Command ReadCapacity(std::span<uint8_t> in) {
   Command command = MakeCommand(0x9e, 16);
   command.cdb[1] = 0x10;
-  Put({&command.cdb[10], 4}, in.size());
+  WriteBigEndian({&command.cdb[10], 4}, in.size());
   command.in = in;
   return command;
 }
@@ -60,7 +60,7 @@ Command ModeSense(uint8_t page, std::span<uint8_t> in) {
   Command command = MakeCommand(0x5a, 10);
   command.cdb[1] = 0x08;  // no block descriptors
   command.cdb[2] = page;
-  Put({&command.cdb[7], 2}, in.size());
+  WriteBigEndian({&command.cdb[7], 2}, in.size());
   command.in = in;
   return command;
 }
@@ -90,15 +90,15 @@ bool IsFlush(const Command& command) { return command.cdb[0] == kSynchronizeCach
 Command PersistentReserveIn(PrIn action, std::span<uint8_t> in) {
   Command command = MakeCommand(0x5e, 10);
   command.cdb[1] = static_cast<uint8_t>(action);
-  Put({&command.cdb[7], 2}, in.size());
+  WriteBigEndian({&command.cdb[7], 2}, in.size());
   command.in = in;
   return command;
 }
 
 PrParameters MakePrParameters(uint64_t key, uint64_t action_key, bool keep_over_power_loss) {
   PrParameters parameters{};
-  Put({&parameters[0], 8}, key);
-  Put({&parameters[8], 8}, action_key);
+  WriteBigEndian({&parameters[0], 8}, key);
+  WriteBigEndian({&parameters[8], 8}, action_key);
   if (keep_over_power_loss) parameters[20] = 1;
   return parameters;
 }
@@ -107,7 +107,7 @@ Command PersistentReserveOut(PrOut action, ReservationType type, const PrParamet
   Command command = MakeCommand(0x5f, 10);
   command.cdb[1] = static_cast<uint8_t>(action);
   command.cdb[2] = static_cast<uint8_t>(type);
-  Put({&command.cdb[5], 4}, parameters.size());
+  WriteBigEndian({&command.cdb[5], 4}, parameters.size());
   command.out = parameters;
   return command;
 }

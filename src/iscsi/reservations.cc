@@ -178,7 +178,7 @@ Status Reservations::EndCommands(uint64_t key) {
       "a fenced node cannot be ended");
 }
 
-StatusOr<bool> Reservations::Holds(uint64_t key, bool shared) {
+StatusOr<bool> Reservations::HasReservation(uint64_t key, bool shared) {
   ASSIGN_OR_RETURN(const Reservation held, Read());
   if (!shared) return held.key == key && held.type == TypeFor(false);
   if (held.type != TypeFor(true)) return false;
@@ -248,7 +248,7 @@ StatusOr<bool> Reservations::TryAcquire(const NodeKeys& node, uint64_t key, bool
   }
   ASSIGN_OR_RETURN(const bool finished, Change(key, FinishedKey(key)));
   if (!finished) return false;
-  return Holds(FinishedKey(key), shared);
+  return HasReservation(FinishedKey(key), shared);
 }
 
 StatusOr<uint64_t> Reservations::Acquire(const std::string& node, bool shared,
@@ -315,7 +315,7 @@ Status Reservations::Replace(const NodeKeys& node, Registered& own, bool shared)
 Status Reservations::Resume(const std::string& node, Registered& own, bool shared) {
   ASSIGN_OR_RETURN(const bool same_session, Change(own.key, own.key));
   if (!same_session) RETURN_IF_ERROR(Replace(NodeKeys(owner_, node), own, shared));
-  ASSIGN_OR_RETURN(const bool holds, Holds(own.key, shared));
+  ASSIGN_OR_RETURN(const bool holds, HasReservation(own.key, shared));
   if (!holds) return GiveBack(own.key, FencedError());
   if (own.next != 0) RETURN_IF_ERROR(Remove(own.key, own.next, TypeFor(shared)));
   own = {.key = own.key, .next = 0, .guards = {}};

@@ -132,7 +132,7 @@ class Reservations {
   struct FenceWork;
   base::StatusOr<bool> TryFence(const NodeKeys& node, FenceWork& work);
   base::StatusOr<bool> RemoveTargets(const NodeKeys& node, const State& state, FenceWork& work);
-  base::StatusOr<bool> Holds(uint64_t key, bool shared);
+  base::StatusOr<bool> HasReservation(uint64_t key, bool shared);
   base::Status GiveBack(uint64_t key, base::Status why);
   base::Status ReadCapabilities();
 

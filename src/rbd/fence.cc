@@ -72,7 +72,7 @@ struct Targets {
   std::vector<ClientRecord> clients;
   std::vector<ClientRecord> intents;
 
-  std::vector<std::string> Names() const {
+  std::vector<std::string> ListNames() const {
     std::vector<std::string> names;
     for (const ClientRecord& client : clients) names.push_back(client.address);
     for (const ClientRecord& intent : intents) names.push_back(IntentName(intent));
@@ -173,7 +173,7 @@ base::StatusOr<std::vector<std::string>> ListFenceTargets(const Cluster& cluster
                                                           const std::string& image,
                                                           const std::string& target) {
   ASSIGN_OR_RETURN(const Targets targets, FindTargets(cluster, image, target, {}));
-  return targets.Names();
+  return targets.ListNames();
 }
 
 base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const std::string& image,

@@ -81,7 +81,7 @@ RbdStore::~RbdStore() {
   cluster_.reset();
 }
 
-int RbdStore::Settle(ssize_t result, size_t whole) {
+int RbdStore::CheckResult(ssize_t result, size_t whole) {
   if (result >= 0) {
     return whole == 0 || static_cast<size_t>(result) == whole ? 0 : EIO;
   }
@@ -113,8 +113,9 @@ int RbdStore::Read(int64_t offset, std::span<char> into) {
   if (ended_) return ESHUTDOWN;
   if (into.empty()) return 0;
   const Watchdog::Watch watch(watchdog_);
-  return Settle(rbd_read(image_->handle(), static_cast<uint64_t>(offset), into.size(), into.data()),
-                into.size());
+  return CheckResult(
+      rbd_read(image_->handle(), static_cast<uint64_t>(offset), into.size(), into.data()),
+      into.size());
 }
 
 int RbdStore::Write(int64_t offset, std::span<const char> from) {
@@ -122,7 +123,7 @@ int RbdStore::Write(int64_t offset, std::span<const char> from) {
   if (read_only_) return EROFS;
   if (from.empty()) return 0;
   const Watchdog::Watch watch(watchdog_);
-  return Settle(
+  return CheckResult(
       rbd_write(image_->handle(), static_cast<uint64_t>(offset), from.size(), from.data()),
       from.size());
 }
@@ -131,7 +132,7 @@ int RbdStore::Flush() {
   if (ended_) return ESHUTDOWN;
   if (read_only_) return 0;
   const Watchdog::Watch watch(watchdog_);
-  return Settle(rbd_flush(image_->handle()), 0);
+  return CheckResult(rbd_flush(image_->handle()), 0);
 }
 
 int RbdStore::WriteZeroes(int64_t offset, int64_t length) {
@@ -140,9 +141,9 @@ int RbdStore::WriteZeroes(int64_t offset, int64_t length) {
     if (ended_) return ESHUTDOWN;
     const int64_t part = std::min(length, kMostZeroes);
     const Watchdog::Watch watch(watchdog_);
-    const int error = Settle(rbd_write_zeroes(image_->handle(), static_cast<uint64_t>(offset),
-                                              static_cast<size_t>(part), 0, 0),
-                             static_cast<size_t>(part));
+    const int error = CheckResult(rbd_write_zeroes(image_->handle(), static_cast<uint64_t>(offset),
+                                                   static_cast<size_t>(part), 0, 0),
+                                  static_cast<size_t>(part));
     if (error != 0) return error;
     offset += part;
     length -= part;

@@ -53,7 +53,7 @@ class RbdStore : public blockexport::BlockStore {
   RbdStore(std::unique_ptr<Cluster> cluster, std::unique_ptr<Image> image, bool read_only);
   // The errno for what librbd returned, given that it should have been `whole` or, if that is 0,
   // not negative. Ends the store if the cluster refuses it.
-  int Settle(ssize_t result, size_t whole);
+  int CheckResult(ssize_t result, size_t whole);
 
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<Image> image_;

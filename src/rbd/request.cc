@@ -168,7 +168,7 @@ base::StatusOr<Json> Fenced(const Call& call) {
   return Json{{"nodes", std::move(list)}};
 }
 
-base::StatusOr<Json> Note(const Call& call) {
+base::StatusOr<Json> NoteUuid(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   const std::string uuid = base::json::String(call.request, {"uuid"});
   if (uuid.size() > kLongestUuid) {
@@ -228,7 +228,7 @@ constexpr std::array<std::pair<std::string_view, Handler>, 15> kCalls{{
     {"unfence", Unfence},
     {"fenced", Fenced},
     {"noteHolder", NoteHolder},
-    {"note", Note},
+    {"note", NoteUuid},
     {"readNote", ReadNote},
     {"check", Check},
     {"info", Info},

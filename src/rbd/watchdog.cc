@@ -13,7 +13,7 @@ Watchdog::~Watchdog() {
   changed_.NotifyAll();
 }
 
-std::multiset<Watchdog::Clock::time_point>::iterator Watchdog::Begin() {
+std::multiset<Watchdog::Clock::time_point>::iterator Watchdog::AddDeadline() {
   const base::MutexLock lock(mutex_);
   const auto entry = deadlines_.insert(Clock::now() + limit_);
   // Later deadlines change nothing for the thread, which wakes for the earliest.
@@ -21,7 +21,7 @@ std::multiset<Watchdog::Clock::time_point>::iterator Watchdog::Begin() {
   return entry;
 }
 
-void Watchdog::End(std::multiset<Clock::time_point>::iterator entry) {
+void Watchdog::RemoveDeadline(std::multiset<Clock::time_point>::iterator entry) {
   const base::MutexLock lock(mutex_);
   deadlines_.erase(entry);
 }

@@ -27,8 +27,8 @@ class Watchdog {
   // One thing that has to end in time. It must not outlive the watchdog.
   class Watch {
    public:
-    explicit Watch(Watchdog& watchdog) : watchdog_(watchdog), entry_(watchdog.Begin()) {}
-    ~Watch() { watchdog_.End(entry_); }
+    explicit Watch(Watchdog& watchdog) : watchdog_(watchdog), entry_(watchdog.AddDeadline()) {}
+    ~Watch() { watchdog_.RemoveDeadline(entry_); }
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
@@ -38,8 +38,8 @@ class Watchdog {
   };
 
  private:
-  std::multiset<Clock::time_point>::iterator Begin();
-  void End(std::multiset<Clock::time_point>::iterator entry);
+  std::multiset<Clock::time_point>::iterator AddDeadline();
+  void RemoveDeadline(std::multiset<Clock::time_point>::iterator entry);
   void Run();
 
   const std::chrono::milliseconds limit_;

@@ -34,7 +34,7 @@ class ProbedDriver {
   ProbedDriver(std::string socket, std::chrono::milliseconds timeout, base::Metrics& metrics)
       : socket_(std::move(socket)), timeout_(timeout), metrics_(metrics) {}
 
-  Status Probe() {
+  Status ProbeDriver() {
     RETURN_IF_ERROR(rpc::ProbeSocket(socket_));
     ASSIGN_OR_RETURN(const auto client, rpc::CsiClient::New(socket_));
     const std::string name = ReadDriverName(*client);
@@ -166,7 +166,7 @@ class NodeProcessImpl : public NodeProcess {
   }
 
   Status ProbeDrivers() {
-    for (const auto& driver : drivers_) RETURN_IF_ERROR(driver->Probe());
+    for (const auto& driver : drivers_) RETURN_IF_ERROR(driver->ProbeDriver());
     return base::OkStatus();
   }
 

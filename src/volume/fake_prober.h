@@ -117,7 +117,7 @@ class FakeProber : public PluginProber {
     base::MutexLock lock(mutex_);
     return start_;
   }
-  StatusOr<std::optional<PluginList>> Probe() override {
+  StatusOr<std::optional<PluginList>> ListPlugins() override {
     ++probes;
     base::MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;

@@ -17,16 +17,16 @@ using PluginList = std::vector<std::shared_ptr<VolumePlugin>>;
 
 class PluginProber : public PluginStub {
  public:
-  // Sets the function to call when the list of Probe may have changed; call this before Init. The
-  // function is called on a thread of the prober, must return soon, and may be called although
-  // nothing changed.
+  // Sets the function to call when the answer of ListPlugins may have changed; call this before
+  // Init. The function is called on a thread of the prober, must return soon, and may be called
+  // although nothing changed.
   virtual void SetOnChange(std::function<void()> on_change) = 0;
 
   // Returns all plugins that exist now. nullopt: nothing has changed since the last list; this
   // answer reads nothing outside the process and does not block. A plugin that did not change is
   // the same object as in the last list, so it is not initialised again. After an error the last
   // list stays valid.
-  virtual base::StatusOr<std::optional<PluginList>> Probe() = 0;
+  virtual base::StatusOr<std::optional<PluginList>> ListPlugins() = 0;
 
   // Makes a plugin of that name although none exists now, for volumes that it set up earlier: those
   // that are not mounted any more can be forgotten without a driver. It sets up nothing. nullptr:

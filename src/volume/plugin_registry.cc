@@ -120,7 +120,7 @@ Status PluginRegistry::RefreshLists() {
   bool news = false;
   for (Probed& probed : probed_) {
     if (!probed.start.ok()) continue;
-    auto list = probed.prober->Probe();
+    auto list = probed.prober->ListPlugins();
     if (!list.ok()) {
       status = list.status();
     } else if (list->has_value()) {

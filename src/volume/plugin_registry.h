@@ -1,9 +1,9 @@
 // The volume plugins of a process: those that it was built with, and those that probers find.
 //
-//   Probe gives a list ──▶ new ones are initialised, several at once ──▶ Find gives them
-//                                     │ failed: reported, tried again with a backoff
-//                                     ▼
-//                          Find gives the failure, never an older plugin of that name
+//   ListPlugins gives a list ──▶ new ones are initialised, several at once ──▶ Find gives them
+//                                           │ failed: reported, tried again with a backoff
+//                                           ▼
+//                                Find gives the failure, never an older plugin of that name
 //
 // A look-up that no built-in plugin answers first asks the probers for changes, which is cheap
 // while nothing has changed. The registry also takes up changes without a look-up. If a list cannot

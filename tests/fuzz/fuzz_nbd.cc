@@ -9,15 +9,15 @@ namespace {
 
 using namespace berth;  // NOLINT(google-build-using-namespace): a program of one file
 
-void Negotiate(std::string_view said) {
+void NegotiateWith(std::string_view said) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) return;
   const base::UniqueFd client(pair[0]);
   base::UniqueFd server(pair[1]);
   [[maybe_unused]] const ssize_t sent = send(server.get(), said.data(), said.size(), MSG_NOSIGNAL);
   shutdown(server.get(), SHUT_WR);
-  const auto exported =
-      block::Negotiate(client, "pvc-1", std::chrono::steady_clock::now() + std::chrono::seconds(5));
+  const auto exported = block::NegotiateExport(
+      client, "pvc-1", std::chrono::steady_clock::now() + std::chrono::seconds(5));
   if (exported.ok() && exported->size_bytes > static_cast<uint64_t>(INT64_MAX)) __builtin_trap();
 }
 
@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view said(reinterpret_cast<const char*>(data) + 1, size - 1);
   if ((data[0] & 1) == 0) {
-    Negotiate(said);
+    NegotiateWith(said);
   } else {
     ReadQmp(said);
   }

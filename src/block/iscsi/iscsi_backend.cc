@@ -58,7 +58,7 @@ class IscsiBackend : public Backend {
         calls_(std::move(settings), parts, program) {}
 
   base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(wanted.name));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(wanted.name));
     if (!wanted.source.empty()) return NoCopies("a claim of it cannot have a source");
     ASSIGN_OR_RETURN(const NamedLuns named, FindNamedLuns(wanted.name));
     if (!named.own.empty()) {
@@ -72,7 +72,7 @@ class IscsiBackend : public Backend {
     return TakeFree(wanted, luns, named.others);
   }
   base::Status Delete(const std::string& image) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(image));
     ASSIGN_OR_RETURN(const std::optional<Lun> lun, FindOwn(image));
     if (!lun.has_value()) return base::OkStatus();
     // A LUN that no PersistentVolume named was never written.
@@ -198,7 +198,7 @@ class IscsiBackend : public Backend {
   }
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(image));
     ASSIGN_OR_RETURN(const Lun lun, calls_.FindLun(image));
     const std::string volume = ParseLunImage(image).volume;
     // The ticket says who has the LUN now. If a fence, or another node, changes that before the
@@ -218,12 +218,12 @@ class IscsiBackend : public Backend {
   base::StatusOr<std::vector<Mapping>> ListMappings() override { return proxied_.ListMappings(); }
   base::Status Check(const Mapping& mapping) override { return proxied_.Check(mapping); }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(mapping.image));
     ASSIGN_OR_RETURN(const Lun lun, calls_.FindLun(mapping.image));
     return proxied_.Refresh(mapping, lun.size_bytes);
   }
   base::Status Unmap(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(mapping.image));
     const bool died = proxied_.Check(mapping).code() == StatusCode::kDataLoss;
     RETURN_IF_ERROR(proxied_.Unmap(mapping));
     return died ? FreeFromDead(mapping.image) : base::OkStatus();
@@ -234,7 +234,7 @@ class IscsiBackend : public Backend {
   }
 
  private:
-  base::StatusOr<base::KeyLocks::Hold> Hold(const std::string& image) {
+  base::StatusOr<base::KeyLocks::Hold> LockImage(const std::string& image) {
     RETURN_IF_ERROR(CheckImageName(image));
     return keys_.LockExclusive(image);
   }

@@ -220,8 +220,8 @@ base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline
   return last;
 }
 
-base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_view name,
-                                    NbdDeadline deadline) {
+base::StatusOr<NbdExport> NegotiateExport(const base::UniqueFd& socket, std::string_view name,
+                                          NbdDeadline deadline) {
   const int fd = socket.get();
   ASSIGN_OR_RETURN(const std::string greeting, ReceiveAll(fd, 16, deadline));
   if (ReadNumber<uint64_t>(greeting, 0) != kMagic)
@@ -285,7 +285,7 @@ base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_vi
 base::StatusOr<NbdConnection> OpenNbd(const std::string& server, std::string_view name,
                                       NbdDeadline deadline) {
   ASSIGN_OR_RETURN(base::UniqueFd socket, ConnectNbd(server, deadline));
-  const auto exported = Negotiate(socket, name, deadline);
+  const auto exported = NegotiateExport(socket, name, deadline);
   if (!exported.ok()) {
     return base::Annotate(exported.status(), fmt::format("NBD server {}", base::Quote(server)));
   }

@@ -35,8 +35,8 @@ base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline
 // speaks an older protocol, wants TLS or refuses for another reason, or its blocks are larger than
 // a page. INTERNAL: its answer is not NBD. UNAVAILABLE: it closed the connection.
 // DEADLINE_EXCEEDED: it did not answer.
-base::StatusOr<NbdExport> Negotiate(const base::UniqueFd& socket, std::string_view name,
-                                    NbdDeadline deadline);
+base::StatusOr<NbdExport> NegotiateExport(const base::UniqueFd& socket, std::string_view name,
+                                          NbdDeadline deadline);
 
 // Connects and negotiates, with the errors of both functions above.
 base::StatusOr<NbdConnection> OpenNbd(const std::string& server, std::string_view name,

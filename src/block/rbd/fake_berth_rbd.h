@@ -63,7 +63,7 @@ class FakeBerthRbd : public platform::Exec {
     next_failure_ = {std::move(code), std::move(message)};
   }
   // A client of the node takes the image's lock.
-  void Hold(const std::string& image, const std::string& node, const std::string& address) {
+  void LockImageFor(const std::string& image, const std::string& node, const std::string& address) {
     base::MutexLock lock(mutex_);
     images_[image].holders[address] = node;
   }

@@ -68,24 +68,24 @@ class RbdBackend : public Backend {
         proxied_(settings_.Store(), parts) {}
 
   base::StatusOr<ImageInfo> Create(const NewImage& wanted) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(wanted.name));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(wanted.name));
     return CallForInfo({{"call", "create"},
                         {"image", wanted.name},
                         {"size", wanted.size_bytes},
                         {"source", wanted.source}});
   }
   base::Status Delete(const std::string& image) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(image));
     return Call({{"call", "delete"}, {"image", image}}, kDeleteTime).status();
   }
   base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                            const std::string& snapshot) override {
     RETURN_IF_ERROR(CheckImageName(image));
-    ASSIGN_OR_RETURN(const auto hold, Hold(snapshot));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(snapshot));
     return CallForInfo({{"call", "snapshot"}, {"image", image}, {"snapshot", snapshot}});
   }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(image));
     return CallForInfo({{"call", "grow"}, {"image", image}, {"size", size_bytes}});
   }
   base::StatusOr<std::vector<ImageInfo>> List() override {
@@ -196,7 +196,7 @@ class RbdBackend : public Backend {
   }
 
   base::StatusOr<Mapping> Map(const std::string& image, const MapOptions& options) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(image));
     ASSIGN_OR_RETURN(const std::optional<Mapping> found, Find(image));
     const bool by_kernel = found.has_value() ? IsKernelDevice(*found) : UsesKernel();
     if (!by_kernel) {
@@ -230,7 +230,7 @@ class RbdBackend : public Backend {
     return IsKernelDevice(mapping) ? Backend::Check(mapping) : proxied_.Check(mapping);
   }
   base::StatusOr<Mapping> Refresh(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(mapping.image));
     if (!IsKernelDevice(mapping)) {
       ASSIGN_OR_RETURN(const ImageInfo info,
                        CallForInfo({{"call", "info"}, {"image", mapping.image}}));
@@ -249,7 +249,7 @@ class RbdBackend : public Backend {
     return ToMapping(now.has_value() ? *now : *device);
   }
   base::Status Unmap(const Mapping& mapping) override {
-    ASSIGN_OR_RETURN(const auto hold, Hold(mapping.image));
+    ASSIGN_OR_RETURN(const auto hold, LockImage(mapping.image));
     if (!IsKernelDevice(mapping)) {
       const bool died = proxied_.Check(mapping).code() == StatusCode::kDataLoss;
       RETURN_IF_ERROR(proxied_.Unmap(mapping));
@@ -278,7 +278,7 @@ class RbdBackend : public Backend {
   }
 
  private:
-  base::StatusOr<base::KeyLocks::Hold> Hold(const std::string& image) {
+  base::StatusOr<base::KeyLocks::Hold> LockImage(const std::string& image) {
     RETURN_IF_ERROR(CheckImageName(image));
     return keys_.LockExclusive(image);
   }

@@ -113,7 +113,7 @@ TEST_F(RbdMappingTest, AnImageIsMappedFoundAgainWrittenAndUnmapped) {
   ASSERT_OK(backend_->Check(*mapping));
   // The lock of the mapping is that of a client of this node.
   EXPECT_FALSE(*backend_->HoldsLock(*mapping));
-  program_.Hold("pvc-1", "n1", "10.0.0.1:0/7");
+  program_.LockImageFor("pvc-1", "n1", "10.0.0.1:0/7");
   EXPECT_TRUE(*backend_->HoldsLock(*mapping));
   const auto settings = base::json::Parse(*platform::ReadFile(settings_));
   ASSERT_OK(settings);
@@ -163,7 +163,7 @@ TEST_F(RbdMappingTest, AForcedUnmapIsNotDoneWhileAProcessOfTheVolumeCannotBeKill
   ASSERT_OK(mapping);
   ASSERT_TRUE((*lost)->AnswerOpen());
   ASSERT_TRUE((*lost)->TakeRequest());
-  program_.Hold("pvc-1", "n1", "10.0.0.1:0/7");
+  program_.LockImageFor("pvc-1", "n1", "10.0.0.1:0/7");
   for (int i = 0; i < 2; ++i) {
     const base::Status forced = backend_->ForceUnmap(*mapping, std::chrono::seconds(10));
     EXPECT_THAT(std::string(base::Message(forced)), HasSubstr("may still run"));

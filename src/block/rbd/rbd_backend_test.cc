@@ -133,7 +133,7 @@ TEST_F(RbdBackendTest, OnlyTheFencedClientsOfANodeAreLetInAgain) {
   ASSERT_OK(backend_->Create({.name = "pvc-1", .size_bytes = kMegabyte}));
   EXPECT_FALSE(*backend_->HasLock("pvc-1"));
   EXPECT_TRUE(backend_->FencesNodes());
-  program_.Hold("pvc-1", "n2", "10.0.0.2:0/11");
+  program_.LockImageFor("pvc-1", "n2", "10.0.0.2:0/11");
   EXPECT_TRUE(*backend_->HasLock("pvc-1"));
   EXPECT_EQ(backend_->Delete("pvc-1").code(), StatusCode::kFailedPrecondition);
   // Another node's fence does not hit it.
@@ -144,7 +144,7 @@ TEST_F(RbdBackendTest, OnlyTheFencedClientsOfANodeAreLetInAgain) {
   const auto listed = *backend_->ListFenced();
   EXPECT_THAT(listed.at("n2"), ElementsAre("10.0.0.2:0/11"));
   // A fence that is made after the list stays.
-  program_.Hold("pvc-1", "n2", "10.0.0.2:0/12");
+  program_.LockImageFor("pvc-1", "n2", "10.0.0.2:0/12");
   FenceNode("n2");
   ASSERT_OK(backend_->Unfence(api::NodeName("n2"), listed.at("n2")));
   EXPECT_THAT(backend_->ListFenced()->at("n2"), ElementsAre("10.0.0.2:0/12"));
@@ -156,12 +156,12 @@ TEST_F(RbdBackendTest, AClientThatBeganAfterTheListIsNotFenced) {
   ASSERT_OK(backend_->Create({.name = "pvc-1", .size_bytes = kMegabyte}));
   const auto none = *backend_->FindClients("pvc-1", n2);
   EXPECT_THAT(none, IsEmpty());
-  program_.Hold("pvc-1", "n2", "10.0.0.2:0/11");
+  program_.LockImageFor("pvc-1", "n2", "10.0.0.2:0/11");
   ASSERT_OK(backend_->Fence("pvc-1", n2, none));
   EXPECT_TRUE(*backend_->HasLock("pvc-1"));
   const auto old = *backend_->FindClients("pvc-1", n2);
   EXPECT_THAT(old, ElementsAre("10.0.0.2:0/11"));
-  program_.Hold("pvc-1", "n2", "10.0.0.2:0/12");
+  program_.LockImageFor("pvc-1", "n2", "10.0.0.2:0/12");
   ASSERT_OK(backend_->Fence("pvc-1", n2, old));
   EXPECT_THAT(*backend_->FindClients("pvc-1", n2), ElementsAre("10.0.0.2:0/12"));
   EXPECT_THAT(backend_->ListFenced()->at("n2"), ElementsAre("10.0.0.2:0/11"));
@@ -170,11 +170,11 @@ TEST_F(RbdBackendTest, AClientThatBeganAfterTheListIsNotFenced) {
 TEST_F(RbdBackendTest, AnImageIsFreedFromADeadProcessOfThisNodeAndOfNoOther) {
   ASSERT_OK(backend_->FreeFromDead("pvc-1"));  // there is no such image
   ASSERT_OK(backend_->Create({.name = "pvc-1", .size_bytes = kMegabyte}));
-  program_.Hold("pvc-1", "n2", "10.0.0.2:0/11");
+  program_.LockImageFor("pvc-1", "n2", "10.0.0.2:0/11");
   ASSERT_OK(backend_->FreeFromDead("pvc-1"));
   EXPECT_TRUE(*backend_->HasLock("pvc-1"));
   FenceNode("n2");
-  program_.Hold("pvc-1", "n1", "10.0.0.1:0/7");
+  program_.LockImageFor("pvc-1", "n1", "10.0.0.1:0/7");
   ASSERT_OK(backend_->FreeFromDead("pvc-1"));
   EXPECT_FALSE(*backend_->HasLock("pvc-1"));
 }

@@ -55,7 +55,7 @@ std::vector<const api::Node*> FindWantedNodes(const State& state) {
   return out;
 }
 
-std::string NamesOf(const std::vector<const api::Node*>& nodes) {
+std::string JoinNodeNames(const std::vector<const api::Node*>& nodes) {
   std::vector<std::string> names;
   for (const api::Node* node : nodes) names.push_back(node->name());
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));

@@ -20,7 +20,7 @@ bool ClassAllows(const api::StorageClass& storage_class, const api::Node& node);
 std::vector<const api::Node*> FindWantedNodes(const State& state);
 
 // "node-a, node-b", or "none".
-std::string NamesOf(const std::vector<const api::Node*>& nodes);
+std::string JoinNodeNames(const std::vector<const api::Node*>& nodes);
 
 // True if the node's Ready condition is Unknown, because its agent has been silent for a while.
 bool IsSilent(const api::Node& node);

@@ -123,7 +123,8 @@ std::optional<Cause> VolumesNodeGone(const State& state) {
     if (!IsSilent(*node)) return std::nullopt;
     cause.proof.push_back(ConditionText(*node));
   }
-  cause.summary = fmt::format("{} {}, and no heartbeat comes from there", text, NamesOf(homes));
+  cause.summary =
+      fmt::format("{} {}, and no heartbeat comes from there", text, JoinNodeNames(homes));
   cause.step = to_delete ? "start the node again: the volume is then deleted there"
                          : "start the node again: Berth then continues by itself. If the node is "
                            "lost, restore the data from a snapshot or another copy";
@@ -184,8 +185,8 @@ std::optional<Cause> WrongTopology(const State& state) {
       .link = Link::kVolume,
       .summary =
           fmt::format("{} cannot be reached from the nodes where {} may run", text, state.subject),
-      .proof = {fmt::format("nodes that reach the volume: {}", NamesOf(reach)),
-                fmt::format("nodes that {} asks for: {}", state.subject, NamesOf(wanted))},
+      .proof = {fmt::format("nodes that reach the volume: {}", JoinNodeNames(reach)),
+                fmt::format("nodes that {} asks for: {}", state.subject, JoinNodeNames(wanted))},
       .owner = Owner::kPerson,
       .step =
           "change its node selector or node name to a node that reaches the volume, or use a "

@@ -79,7 +79,7 @@ MountPodState SortMountPods(const MountPodObjects& objects) {
   return state;
 }
 
-std::string NamesOf(const std::vector<api::Pod>& pods) {
+std::string JoinPodNames(const std::vector<api::Pod>& pods) {
   std::vector<std::string> names;
   names.reserve(pods.size());
   for (const api::Pod& pod : pods) names.push_back(pod.key());

@@ -48,6 +48,6 @@ std::string FindNewestHash(const api::DaemonSet& set,
 MountPodState SortMountPods(const MountPodObjects& objects);
 
 // "a/x, b/y"; empty if there are no pods.
-std::string NamesOf(const std::vector<api::Pod>& pods);
+std::string JoinPodNames(const std::vector<api::Pod>& pods);
 
 }  // namespace berth::cli

@@ -52,7 +52,7 @@ class Upgrade {
     }
     if (state.upgraded() && !node.has_taint(kUpgradeTaint)) {
       PrintLine("nothing to do: node {} has the newest mount pods: {}", options_.node,
-                NamesOf(state.fresh));
+                JoinPodNames(state.fresh));
       return base::OkStatus();
     }
     const Status done = ReplaceMountPods(state);
@@ -74,12 +74,12 @@ class Upgrade {
     PrintLine("node {} is tainted with {}:NoExecute", options_.node, kUpgradeTaint);
     if (!before.evicted.empty()) {
       PrintLine("waiting until {} pods and their mounts are gone: {}", before.evicted.size(),
-                NamesOf(before.evicted));
+                JoinPodNames(before.evicted));
     }
     RETURN_IF_ERROR(WaitUntil([](const MountPodState& now) { return now.evicted.empty(); },
                               [](const MountPodState& now) {
                                 return fmt::format("these pods are still on the node: {}",
-                                                   NamesOf(now.evicted));
+                                                   JoinPodNames(now.evicted));
                               }));
     PrintLine("only pods that tolerate the taint are left on the node");
     ASSIGN_OR_RETURN(const MountPodState state, ReadState());
@@ -90,7 +90,7 @@ class Upgrade {
     RETURN_IF_ERROR(WaitUntil([](const MountPodState& now) { return now.upgraded(); },
                               [](const MountPodState& now) { return DescribeMissing(now); }));
     ASSIGN_OR_RETURN(const MountPodState after, ReadState());
-    PrintLine("mount pods of the newest template are ready: {}", NamesOf(after.fresh));
+    PrintLine("mount pods of the newest template are ready: {}", JoinPodNames(after.fresh));
     RETURN_IF_ERROR(SetTaint(false));
     PrintLine("removed the taint: node {} takes pods again", options_.node);
     return base::OkStatus();
@@ -99,7 +99,7 @@ class Upgrade {
   void PrintPlan(const api::Node& node, const MountPodState& state) {
     if (state.upgraded() && !node.has_taint(kUpgradeTaint)) {
       PrintLine("nothing to do: node {} has the newest mount pods: {}", options_.node,
-                NamesOf(state.fresh));
+                JoinPodNames(state.fresh));
       return;
     }
     PrintLine("would taint node {} with {}:NoExecute{}", options_.node, kUpgradeTaint,
@@ -127,14 +127,15 @@ class Upgrade {
   static std::string DescribeMissing(const MountPodState& now) {
     if (!now.leaving.empty()) {
       return fmt::format("mount pods have mounts that are in use: {} (their logs say which){}",
-                         NamesOf(now.leaving),
+                         JoinPodNames(now.leaving),
                          now.tolerating.empty()
                              ? ""
                              : fmt::format("; these pods tolerate the taint and have volumes, "
                                            "move them: {}",
-                                           NamesOf(now.tolerating)));
+                                           JoinPodNames(now.tolerating)));
     }
-    if (!now.old.empty()) return fmt::format("old mount pods still exist: {}", NamesOf(now.old));
+    if (!now.old.empty())
+      return fmt::format("old mount pods still exist: {}", JoinPodNames(now.old));
     return fmt::format("no mount pod with the newest template is ready in {}",
                        fmt::join(now.without, ", "));
   }

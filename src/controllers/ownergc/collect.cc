@@ -126,7 +126,7 @@ StatusOr<OwnerGc::Owner> OwnerGc::JudgeOwner(const api::OwnerReference& referenc
     if (absent_.contains(text)) return Owner::kAbsent;
     const GraphNode* owner = graph_.Find(reference.uid);
     if (owner != nullptr && owner->present) {
-      elsewhere = !Graph::Names(reference, object.ns(), *owner);
+      elsewhere = !Graph::NamesOwner(reference, object.ns(), *owner);
       if (!elsewhere && !owner->deleting) return Owner::kStays;
     }
   }

@@ -130,20 +130,20 @@ const GraphNode* Graph::Find(const std::string& uid) const {
   return it == nodes_.end() ? nullptr : &it->second;
 }
 
-bool Graph::Names(const api::OwnerReference& reference, std::string_view ns,
-                  const GraphNode& owner) {
+bool Graph::NamesOwner(const api::OwnerReference& reference, std::string_view ns,
+                       const GraphNode& owner) {
   const api::KindInfo& kind = owner.kind->info();
   return reference.kind == kind.kind && api::GroupOf(reference.api_version) == kind.group &&
          reference.name == owner.name && (owner.ns.empty() || owner.ns == ns);
 }
 
 bool Graph::AllOwnersStay(const GraphNode& node) const {
-  return std::all_of(node.owners.begin(), node.owners.end(),
-                     [&](const api::OwnerReference& reference) {
-                       const GraphNode* owner = Find(reference.uid);
-                       return owner != nullptr && owner->present &&
-                              !owner->waits_for_dependents() && Names(reference, node.ns, *owner);
-                     });
+  return std::all_of(
+      node.owners.begin(), node.owners.end(), [&](const api::OwnerReference& reference) {
+        const GraphNode* owner = Find(reference.uid);
+        return owner != nullptr && owner->present && !owner->waits_for_dependents() &&
+               NamesOwner(reference, node.ns, *owner);
+      });
 }
 
 Uids Graph::BlockingDependents(const std::string& uid) const {

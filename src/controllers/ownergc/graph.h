@@ -53,8 +53,8 @@ class Graph {
 
   const GraphNode* Find(const std::string& uid) const;
   // Whether all parts of `reference`, of an object in `ns`, name the object `owner`.
-  static bool Names(const api::OwnerReference& reference, std::string_view ns,
-                    const GraphNode& owner);
+  static bool NamesOwner(const api::OwnerReference& reference, std::string_view ns,
+                         const GraphNode& owner);
   // Whether all owners are present and stay, so that there is nothing to collect.
   bool AllOwnersStay(const GraphNode& node) const;
   // The dependents that block the deletion of an owner that waits for them.

@@ -96,17 +96,17 @@ TEST(GraphTest, AReferenceNamesAnOwnerByAllItsParts) {
   const GraphNode& owner = *graph.Find("uid-owner");
   const api::OwnerReference right{
       .api_version = "v1", .kind = "ConfigMap", .name = "owner", .uid = "uid-owner"};
-  EXPECT_TRUE(Graph::Names(right, "a", owner));
-  EXPECT_FALSE(Graph::Names(right, "b", owner));
+  EXPECT_TRUE(Graph::NamesOwner(right, "a", owner));
+  EXPECT_FALSE(Graph::NamesOwner(right, "b", owner));
   api::OwnerReference wrong = right;
   wrong.kind = "Pod";
-  EXPECT_FALSE(Graph::Names(wrong, "a", owner));
+  EXPECT_FALSE(Graph::NamesOwner(wrong, "a", owner));
   wrong = right;
   wrong.api_version = "apps/v1";
-  EXPECT_FALSE(Graph::Names(wrong, "a", owner));
+  EXPECT_FALSE(Graph::NamesOwner(wrong, "a", owner));
   wrong = right;
   wrong.name = "another";
-  EXPECT_FALSE(Graph::Names(wrong, "a", owner));
+  EXPECT_FALSE(Graph::NamesOwner(wrong, "a", owner));
 }
 
 TEST(GraphTest, WhatANewListDoesNotHoldIsGone) {

@@ -25,7 +25,7 @@ KeyedWorkers::Options QueueOptions(const char* name) {
           .retry_max = std::chrono::seconds(30)};
 }
 
-bool Uses(const api::Pod& pod, const std::string& claim) {
+bool UsesClaim(const api::Pod& pod, const std::string& claim) {
   if (pod.node_name().empty() || pod.terminated()) return false;
   const std::vector<std::string> names = ClaimNames(pod);
   return std::find(names.begin(), names.end(), claim) != names.end();
@@ -106,15 +106,16 @@ void Protection::Stop() {
 
 bool Protection::InUse(const Claim& claim) const {
   for (const auto& pod : pods_.ByIndex(kPodsByClaim, claim.key())) {
-    if (Uses(*pod, claim.name())) return true;
+    if (UsesClaim(*pod, claim.name())) return true;
   }
   return host_mounts_ != nullptr && !host_mounts_->ByIndex(kHostMountsByClaim, claim.key()).empty();
 }
 
 StatusOr<bool> Protection::InUseNow(const Claim& claim) const {
   ASSIGN_OR_RETURN(const bool by_pod,
-                   HasUser<api::Pod>(context_.client, claim.ns(),
-                                     [&](const api::Pod& pod) { return Uses(pod, claim.name()); }));
+                   HasUser<api::Pod>(context_.client, claim.ns(), [&](const api::Pod& pod) {
+                     return UsesClaim(pod, claim.name());
+                   }));
   if (by_pod || host_mounts_ == nullptr) return by_pod;
   return HasUser<api::HostMount>(context_.client, claim.ns(), [&](const api::HostMount& mount) {
     return mount.claim_name() == claim.name();

@@ -183,17 +183,17 @@ TEST_F(NodeDeploymentTest, AVolumeIsDeletedByTheNodeThatReachesIt) {
 TEST(NodeElectionTest, WaitsAtFirstAndLongerAfterEachLoss) {
   NodeElection election(milliseconds(100), milliseconds(300));
   NodeElection::Time now{};
-  EXPECT_LE(election.Wait("a", now), milliseconds(100));
-  EXPECT_EQ(election.Wait("a", now + milliseconds(100)), milliseconds(0));
+  EXPECT_LE(election.ChooseWait("a", now), milliseconds(100));
+  EXPECT_EQ(election.ChooseWait("a", now + milliseconds(100)), milliseconds(0));
   const auto second = election.Lost("a", now);
   EXPECT_GE(second, milliseconds(100));
   EXPECT_LE(second, milliseconds(200));
-  EXPECT_EQ(election.Wait("a", now), second);
+  EXPECT_EQ(election.ChooseWait("a", now), second);
   const auto third = election.Lost("a", now);
   EXPECT_GE(third, milliseconds(150));
   EXPECT_LE(third, milliseconds(300));
   election.Forget("a");
-  EXPECT_LE(election.Wait("a", now), milliseconds(100));
+  EXPECT_LE(election.ChooseWait("a", now), milliseconds(100));
 }
 
 }  // namespace

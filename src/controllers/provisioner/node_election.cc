@@ -7,7 +7,7 @@ namespace berth::controllers::provisioner {
 using base::MutexLock;
 using std::chrono::milliseconds;
 
-milliseconds NodeElection::Wait(const std::string& uid, Time now) {
+milliseconds NodeElection::ChooseWait(const std::string& uid, Time now) {
   MutexLock lock(mutex_);
   const auto [it, first] = turns_.try_emplace(uid);
   if (first) {

@@ -21,7 +21,8 @@ class NodeElection {
 
   // How long this node still waits before it tries to take the claim of that uid; 0: it may try
   // now. The first call for a claim chooses the wait at random.
-  std::chrono::milliseconds Wait(const std::string& uid, Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::chrono::milliseconds ChooseWait(const std::string& uid, Time now)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // How long this node still waits because its last try failed; 0: no try failed, or that was long
   // enough ago.
   std::chrono::milliseconds WaitAfterLoss(const std::string& uid, Time now) const

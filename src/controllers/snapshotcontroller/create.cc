@@ -24,7 +24,7 @@ namespace {
 constexpr char kCreationFailed[] = "SnapshotContentCreationFailed";
 
 // Whether the content names this VolumeSnapshot. A uid that is not filled in yet fits any.
-bool Names(const api::VolumeSnapshotContent& content, const api::VolumeSnapshot& snapshot) {
+bool NamesSnapshot(const api::VolumeSnapshotContent& content, const api::VolumeSnapshot& snapshot) {
   return content.snapshot_key() == snapshot.key() &&
          (content.snapshot_uid().empty() || content.snapshot_uid() == snapshot.uid());
 }
@@ -45,7 +45,7 @@ SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snap
                               "dynamically provisioned one",
                               content->name()));
     }
-    if (!Names(*content, snapshot) || content->snapshot_uid().empty()) {
+    if (!NamesSnapshot(*content, snapshot) || content->snapshot_uid().empty()) {
       return Fail(snapshot, "SnapshotContentMisbound", BoundElsewhere(*content));
     }
     const StatusOr<Snapshot> held = HoldSnapshot(snapshot, content->delete_with_snapshot());
@@ -250,7 +250,7 @@ SnapshotController::Outcome SnapshotController::BindExisting(const Snapshot& sna
                 "VolumeSnapshotContent is dynamically provisioned while expecting a "
                 "pre-provisioned one");
   }
-  if (!Names(*content, snapshot)) {
+  if (!NamesSnapshot(*content, snapshot)) {
     return Fail(snapshot, snapshot.ready() ? "SnapshotMisbound" : "SnapshotContentMisbound",
                 BoundElsewhere(*content));
   }
@@ -286,7 +286,7 @@ SnapshotController::Outcome SnapshotController::BindMember(const Snapshot& snaps
   // The group's controller still makes the content or binds it, and each of its writes queues the
   // snapshot again.
   if (content == nullptr || content->snapshot_uid().empty()) return Outcome::Done();
-  if (!Names(*content, snapshot)) {
+  if (!NamesSnapshot(*content, snapshot)) {
     return Fail(snapshot, snapshot.ready() ? "SnapshotMisbound" : "SnapshotContentMisbound",
                 BoundElsewhere(*content));
   }

@@ -2,7 +2,7 @@
 
 namespace berth::platform {
 
-void LinePasser::Pass(std::string_view text) {
+void LinePasser::PassLines(std::string_view text) {
   if (on_line_ == nullptr) return;
   for (size_t end = text.find('\n', passed_); end != std::string_view::npos;
        end = text.find('\n', passed_)) {

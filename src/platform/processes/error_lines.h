@@ -21,7 +21,7 @@ class LinePasser {
   LinePasser() : on_line_(ErrorLines::current()) {}
 
   // Passes on the whole lines that `text` has more than at the last call.
-  void Pass(std::string_view text);
+  void PassLines(std::string_view text);
 
  private:
   const ErrorLines::Report* const on_line_;

@@ -115,7 +115,7 @@ struct Stream {
 
   void Drain() {
     if (fd.valid() && !DrainPipe(fd.get(), *kept, limit)) fd.Reset();
-    if (lines != nullptr) lines->Pass(*kept);
+    if (lines != nullptr) lines->PassLines(*kept);
   }
 };
 

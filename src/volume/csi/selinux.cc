@@ -27,7 +27,7 @@ std::string MakeFileLabel(const Json& options) {
 }
 
 // The names under which the pod's containers use the volume: two names may lead to one claim.
-std::set<std::string> NamesOf(const api::Pod& pod, const VolumeSpec& spec) {
+std::set<std::string> FindVolumeNames(const api::Pod& pod, const VolumeSpec& spec) {
   std::set<std::string> names = {spec.name};
   const std::string claim = spec.pod_volume.claim_name();
   for (const api::PodVolume& volume : pod.volumes()) {
@@ -38,7 +38,7 @@ std::set<std::string> NamesOf(const api::Pod& pod, const VolumeSpec& spec) {
 
 // The containers that use the volume.
 std::vector<api::Container> UsersOf(const api::Pod& pod, const VolumeSpec& spec) {
-  const std::set<std::string> names = NamesOf(pod, spec);
+  const std::set<std::string> names = FindVolumeNames(pod, spec);
   std::vector<api::Container> containers = pod.init_containers();
   const std::vector<api::Container> others = pod.containers();
   containers.insert(containers.end(), others.begin(), others.end());

@@ -60,7 +60,7 @@ void RunStreams::ReadAll() {
     if (fds[1].revents != 0) DrainPipe(out_.get(), out_text_, max_output_);
     if (fds[2].revents != 0) {
       DrainPipe(err_.get(), err_text_, max_output_);
-      lines_.Pass(err_text_);
+      lines_.PassLines(err_text_);
     }
     for (size_t i : {1, 2}) {
       if ((fds[i].revents & POLLHUP) != 0) fds[i].fd = -1;
@@ -68,7 +68,7 @@ void RunStreams::ReadAll() {
   }
   DrainPipe(out_.get(), out_text_, max_output_);
   DrainPipe(err_.get(), err_text_, max_output_);
-  lines_.Pass(err_text_);
+  lines_.PassLines(err_text_);
 }
 
 void RunStreams::FinishReading(platform::CommandResult& result) {

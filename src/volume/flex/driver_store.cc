@@ -283,7 +283,7 @@ Status DriverStore::RemoveVersions(const std::vector<Key>& keys) {
 }
 
 void DriverStore::SetOnReleased(std::function<void()> on_released) {
-  notifier_->Set(std::move(on_released));
+  notifier_->SetOnReleased(std::move(on_released));
 }
 
 StatusOr<DriverVersion> DriverStore::FindVersion(std::string_view driver,

@@ -92,7 +92,7 @@ class DriverStore : public DriverVersions {
       base::MutexLock lock(mutex_);
       if (on_released_) on_released_();
     }
-    void Set(std::function<void()> on_released) {
+    void SetOnReleased(std::function<void()> on_released) {
       base::MutexLock lock(mutex_);
       on_released_ = std::move(on_released);
     }

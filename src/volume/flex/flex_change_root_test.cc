@@ -72,7 +72,7 @@ class FlexChangeRootTest : public testing::TestWithParam<std::tuple<std::string,
       changed_.NotifyAll();
     });
     ASSERT_TRUE(prober_->Init().ok());
-    Probe();
+    RefreshList();
     ASSERT_NE(plugin_, nullptr);
     ASSERT_TRUE(ready_.ok()) << ready_;
     first_ = driver_->Current()->id;
@@ -102,8 +102,8 @@ esac
   }
 
   // As the registry does: what is new is initialised, and used once it is.
-  void Probe() {
-    auto list = prober_->Probe();
+  void RefreshList() {
+    auto list = prober_->ListPlugins();
     if (!list.ok() || !list->has_value() || (**list).empty()) return;
     auto plugin = std::static_pointer_cast<FlexPlugin>((**list).front());
     if (plugin == plugin_) return;
@@ -129,7 +129,7 @@ esac
   void Notice() {
     if (!fs::exists(temp_ / "changes/.now")) return;
     const auto noticed = [this] {
-      Probe();
+      RefreshList();
       const auto current = driver_->Current();
       return current.ok() ? current->id != first_
                           : current.status().code() != StatusCode::kUnavailable;

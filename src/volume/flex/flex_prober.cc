@@ -100,7 +100,7 @@ Status FlexProber::Init() {
   return base::OkStatus();
 }
 
-StatusOr<std::optional<PluginList>> FlexProber::Probe() {
+StatusOr<std::optional<PluginList>> FlexProber::ListPlugins() {
   if (!changed_.load(std::memory_order_acquire)) return std::optional<PluginList>();
   MutexLock lock(mutex_);
   // It is cleared before the folder is read, so that later changes set it again.

@@ -1,6 +1,6 @@
 // Finds Flexvolume drivers. It watches a driver folder, and runs drivers only from copies.
 //
-//   changes ──▶ the window's end (a second) ──▶ the flag, and SetOnChange ──▶ Probe scans, once
+//   changes ──▶ the window's end (a second) ──▶ the flag, SetOnChange ──▶ ListPlugins scans, once
 //
 //                    ┌── its executable is another ──▶ another plugin, of a new version
 //   a driver's folder┼── another file changed ───────▶ the same plugin, of a new version
@@ -44,8 +44,8 @@ class FlexProber : public PluginProber {
     // Reports that a folder is left out, with the reason; OK: it no longer is. An empty name stands
     // for the driver folder itself. Two reasons usually end by themselves: NOT_FOUND, there is no
     // executable yet; UNAVAILABLE, it is being written. It is called on the thread that calls
-    // Probe. That thread may hold locks, so the function must return soon, and must call neither
-    // the prober nor the registry.
+    // ListPlugins. That thread may hold locks, so the function must return soon, and must call
+    // neither the prober nor the registry.
     std::function<void(const std::string& folder, const base::Status& why)> on_left_out = nullptr;
     // Reports that changes may have been missed; the folder is read again (platform::WatchOptions).
     std::function<void(const base::Status& why)> on_trouble = nullptr;
@@ -62,7 +62,7 @@ class FlexProber : public PluginProber {
   void SetOnChange(std::function<void()> on_change) override { on_change_ = std::move(on_change); }
   // A driver folder that cannot be made or read is not a failure: it is reported, and tried again.
   base::Status Init() override;
-  base::StatusOr<std::optional<PluginList>> Probe() override;
+  base::StatusOr<std::optional<PluginList>> ListPlugins() override;
   std::shared_ptr<VolumePlugin> FindAbsent(std::string_view name) const override;
   std::string ExplainMissing(const VolumeSpec& spec) const override;
   base::Status GetState(std::string_view name) const override;

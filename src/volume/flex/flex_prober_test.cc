@@ -61,12 +61,12 @@ class FlexProberTest : public testing::Test {
         }
         seen = news_;
       }
-      Probe();
+      RefreshList();
       if (done()) return true;
     }
   }
-  void Probe() {
-    auto list = prober_->Probe();
+  void RefreshList() {
+    auto list = prober_->ListPlugins();
     // While the driver folder is not there, the last list holds.
     if (list.ok() && list->has_value()) list_ = **std::move(list);
   }
@@ -107,7 +107,7 @@ class FlexProberTest : public testing::Test {
 };
 
 TEST_F(FlexProberTest, DriversComeAreUpdatedAndGo) {
-  Probe();
+  RefreshList();
   EXPECT_THAT(Names(), IsEmpty());
   folder_.Install("example~nfs", "one");
   ASSERT_TRUE(ProbeUntil([&] { return Output("example/nfs") == "one"; }));
@@ -129,9 +129,9 @@ TEST_F(FlexProberTest, NothingNewIsNoList) {
   folder_.Install("nfs", "one");
   ASSERT_TRUE(ProbeUntil([&] { return list_.size() == 1; }));
   // The call at the watch's start, and that of the change, may be one or two.
-  while (prober_->Probe()->has_value()) {
+  while (prober_->ListPlugins()->has_value()) {
   }
-  const auto list = prober_->Probe();
+  const auto list = prober_->ListPlugins();
   ASSERT_TRUE(list.ok());
   EXPECT_FALSE(list->has_value());
 }
@@ -229,7 +229,7 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
   // The same after a restart; then the last volume goes.
   list_.clear();
   Start();
-  Probe();
+  RefreshList();
   ASSERT_THAT(Names(), ElementsAre("example/nfs"));
   EXPECT_EQ(Current("example/nfs").status().code(), StatusCode::kNotFound);
   const auto kept = Plugin("example/nfs")->versions().FindVersion("example/nfs", version.id);
@@ -243,7 +243,7 @@ TEST_F(FlexProberTest, WhatADriverSetUpThatIsGoneHasAPluginOfItsName) {
   const auto absent = prober_->FindAbsent("example/nfs");
   ASSERT_NE(absent, nullptr);
   EXPECT_EQ(absent->name(), "example/nfs");
-  Probe();
+  RefreshList();
   EXPECT_THAT(list_, IsEmpty());
   for (const char* name : {"kubernetes.io/csi", "no driver", "a/b/c", "", "../x"}) {
     EXPECT_EQ(prober_->FindAbsent(name), nullptr) << name;
@@ -332,7 +332,7 @@ TEST_F(FlexProberTest, AScanThatFailsIsAnErrorAndOnceMore) {
     for (int seen = news_; list.ok();) {
       while (news_ == seen) ASSERT_TRUE(changed_.WaitUntil(mutex_, deadline));
       seen = news_;
-      list = prober_->Probe();
+      list = prober_->ListPlugins();
     }
   }
   ASSERT_EQ(unlink(folder_.path().c_str()), 0);
@@ -349,7 +349,7 @@ TEST_F(FlexProberTest, AStormIsOneScanAWindow) {
   std::atomic<int> scans = 0;
   std::jthread asks([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      const auto list = prober_->Probe();
+      const auto list = prober_->ListPlugins();
       if (list.ok() && list->has_value()) ++scans;
     }
   });
