@@ -84,9 +84,9 @@ class Manager final : public VolumeManager, private VolumePartsOwner {
   void RetryUnreported() override { units_.RetryUnreported(); }
   void FollowObjects(const std::string& unit, const api::Pod& pod,
                      const volume::VolumeSpec& spec) override {
-    watches_.Set(unit, ObjectsOf(pod, spec.pod_volume));
+    watches_.WatchObjects(unit, ObjectsOf(pod, spec.pod_volume));
   }
-  void StopFollowing(const std::string& unit) override { watches_.Clear(unit); }
+  void StopFollowing(const std::string& unit) override { watches_.UnwatchObjects(unit); }
 
   void AddHandlers(kube::Informers& informers);
   void NodeChanged(const api::Node* before, const api::Node* after);

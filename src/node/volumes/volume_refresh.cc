@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 #include "base/log.h"
 
@@ -60,7 +61,17 @@ bool ObjectWatches::StartWatch(const WatchedObject& object, Watch& watch) {
   }
 }
 
-void ObjectWatches::Set(const std::string& owner, const std::vector<WatchedObject>& objects) {
+void ObjectWatches::ReportLimit(const WatchedObject& unwatched, const std::string& owner) {
+  if (std::exchange(is_limit_reported_, true)) return;
+  LOG_WARNING(
+      "{} objects are watched, which is the limit: {} {} of volume {} and further ones are not "
+      "watched, so their volumes get a change only when they are compared next",
+      kMaxWatches, unwatched.kind->singular,
+      base::Quote(api::ObjectKey(unwatched.ns, unwatched.name)), base::Quote(owner));
+}
+
+void ObjectWatches::WatchObjects(const std::string& owner,
+                                 const std::vector<WatchedObject>& objects) {
   std::set<WatchedObject> wanted(objects.begin(), objects.end());
   if (wanted.size() > kMaxOfOwner) {
     wanted.erase(std::next(wanted.begin(), kMaxOfOwner), wanted.end());
@@ -78,10 +89,14 @@ void ObjectWatches::Set(const std::string& owner, const std::vector<WatchedObjec
         ++it;
       }
     }
+    if (watches_.size() < kMaxWatches) is_limit_reported_ = false;
     for (const WatchedObject& object : wanted) {
       auto found = watches_.find(object);
       if (found == watches_.end()) {
-        if (watches_.size() >= kMaxWatches) continue;
+        if (watches_.size() >= kMaxWatches) {
+          ReportLimit(object, owner);
+          continue;
+        }
         Watch watch;
         if (!StartWatch(object, watch)) break;
         found = watches_.emplace(object, std::move(watch)).first;
@@ -92,7 +107,7 @@ void ObjectWatches::Set(const std::string& owner, const std::vector<WatchedObjec
   for (InformerPtr& informer : ended) informer->Stop();
 }
 
-size_t ObjectWatches::Count() const {
+size_t ObjectWatches::CountObjects() const {
   MutexLock lock(mutex_);
   return watches_.size();
 }

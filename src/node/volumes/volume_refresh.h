@@ -3,8 +3,8 @@
 //
 // There is one watch for each object. The volumes that show the object share it, and it ends with
 // the last of them. A watch takes a thread and a connection, and a pod can name any number of
-// objects, so the number of watches is bounded. Objects beyond it are seen when the volume's
-// content is compared next (VolumeManagerOptions::refresh_interval). Thread-safe.
+// objects, so the number of watches is bounded. Changes of objects beyond it are seen when the
+// volume's content is compared next (VolumeManagerOptions::refresh_interval). Thread-safe.
 #pragma once
 
 #include <functional>
@@ -45,11 +45,11 @@ class ObjectWatches {
 
   // Watches these objects for `owner`, in place of those watched for it before: at most kMaxOfOwner
   // of them, and none that would be more than kMaxWatches in all or that gets no thread.
-  void Set(const std::string& owner, const std::vector<WatchedObject>& objects);
-  void Clear(const std::string& owner) { Set(owner, {}); }
+  void WatchObjects(const std::string& owner, const std::vector<WatchedObject>& objects);
+  void UnwatchObjects(const std::string& owner) { WatchObjects(owner, {}); }
   void Stop();
   // The number of objects that are watched.
-  size_t Count() const;
+  size_t CountObjects() const;
 
  private:
   struct Watch {
@@ -59,12 +59,16 @@ class ObjectWatches {
   std::unique_ptr<kube::InformerBase> NewInformer(const WatchedObject& object);
   // Starts a watch of the object. False: no thread can be started, which is logged.
   bool StartWatch(const WatchedObject& object, Watch& watch);
+  // Logs that there are kMaxWatches, unless it has been logged since there were fewer.
+  void ReportLimit(const WatchedObject& unwatched, const std::string& owner)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NotifyOwners(const WatchedObject& object);
 
   kube::Client& client_;
   const std::function<void(const std::string& owner)> on_change_;
   mutable base::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_limit_reported_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<WatchedObject, Watch> watches_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
+#include <sstream>
 
 #include "base/workers/fake_thread_limit.h"
 #include "kube/fake_client.h"
@@ -26,23 +28,52 @@ std::vector<WatchedObject> ConfigMaps(const std::string& prefix, int count) {
 TEST(ObjectWatchesTest, AVolumeThatShowsThousandsOfObjectsGetsFewWatches) {
   kube::FakeClient client;
   ObjectWatches watches(client, [](const std::string&) {});
-  watches.Set("a", ConfigMaps("m", 1000));
-  EXPECT_EQ(watches.Count(), 16u);
-  watches.Set("b", ConfigMaps("m", 16));  // volumes share watches
+  watches.WatchObjects("a", ConfigMaps("m", 1000));
+  EXPECT_EQ(watches.CountObjects(), 16u);
+  watches.WatchObjects("b", ConfigMaps("m", 16));  // volumes share watches
   for (int i = 0; i < 100; ++i)
-    watches.Set(fmt::format("c{}", i), ConfigMaps(fmt::to_string(i), 4));
-  EXPECT_EQ(watches.Count(), 256u);
-  watches.Clear("a");
-  for (int i = 0; i < 100; ++i) watches.Clear(fmt::format("c{}", i));
-  watches.Clear("b");
-  EXPECT_EQ(watches.Count(), 0u);
+    watches.WatchObjects(fmt::format("c{}", i), ConfigMaps(fmt::to_string(i), 4));
+  EXPECT_EQ(watches.CountObjects(), 256u);
+  watches.UnwatchObjects("a");
+  for (int i = 0; i < 100; ++i) watches.UnwatchObjects(fmt::format("c{}", i));
+  watches.UnwatchObjects("b");
+  EXPECT_EQ(watches.CountObjects(), 0u);
+}
+
+// Runs `work` and returns how many lines it logs that contain `part`. The log of a test is on
+// standard output.
+int CountLogLines(const std::function<void()>& work, const std::string& part) {
+  testing::internal::CaptureStdout();
+  work();
+  std::istringstream lines(testing::internal::GetCapturedStdout());
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.find(part) != line.npos;
+  return count;
+}
+
+TEST(ObjectWatchesTest, TheLimitOfAllWatchesIsLoggedOnceUntilThereAreFewer) {
+  kube::FakeClient client;
+  ObjectWatches watches(client, [](const std::string&) {});
+  for (int i = 0; i < 16; ++i) {
+    watches.WatchObjects(fmt::format("c{}", i), ConfigMaps(fmt::format("{}-", i), 16));
+  }
+  ASSERT_EQ(watches.CountObjects(), ObjectWatches::kMaxWatches);
+  const auto exceed = [&] {
+    watches.WatchObjects("a", ConfigMaps("a", 2));
+    watches.WatchObjects("b", ConfigMaps("b", 2));
+  };
+  EXPECT_EQ(CountLogLines(exceed, "configmap 'n/a0' of volume 'a'"), 1);
+  EXPECT_EQ(CountLogLines(exceed, "is the limit"), 0);
+  watches.UnwatchObjects("c0");
+  watches.WatchObjects("c0", ConfigMaps("0-", 16));
+  EXPECT_EQ(CountLogLines(exceed, "is the limit"), 1);
 }
 
 TEST(ObjectWatchesTest, AChangeOfAnObjectReachesItsVolumes) {
   kube::FakeClient client;
   std::atomic<int> changes{0};
   ObjectWatches watches(client, [&](const std::string& owner) { changes += owner == "a"; });
-  watches.Set("a", ConfigMaps("m", 1));
+  watches.WatchObjects("a", ConfigMaps("m", 1));
   ASSERT_TRUE(client.WaitForWatches(api::kinds::kConfigMap, 1));
   client.Add({{"apiVersion", "v1"},
               {"kind", "ConfigMap"},
@@ -56,11 +87,11 @@ TEST(ObjectWatchesTest, WithoutAThreadForAWatchTheAgentGoesOn) {
   ObjectWatches watches(client, [](const std::string&) {});
   {
     const base::NoRoomForThreads full;
-    watches.Set("a", ConfigMaps("m", 2));
+    watches.WatchObjects("a", ConfigMaps("m", 2));
   }
-  EXPECT_EQ(watches.Count(), 0u);
-  watches.Set("a", ConfigMaps("m", 2));
-  EXPECT_EQ(watches.Count(), 2u);
+  EXPECT_EQ(watches.CountObjects(), 0u);
+  watches.WatchObjects("a", ConfigMaps("m", 2));
+  EXPECT_EQ(watches.CountObjects(), 2u);
 }
 
 }  // namespace
