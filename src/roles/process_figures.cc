@@ -7,9 +7,8 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
-#include <sstream>
-#include <vector>
 
+#include "base/files/process_stat.h"
 #include "base/files/whole_file.h"
 
 namespace berth::roles {
@@ -21,20 +20,6 @@ void AddFigure(std::string& text, const char* name, const char* type, const char
   text += fmt::format("# HELP {} {}\n# TYPE {} {}\n{} {}\n", name, help, name, type, name, value);
 }
 
-// The fields of /proc/self/stat from the third on, which follow the program's name in parentheses
-// (proc(5)); empty if the file cannot be read.
-std::vector<std::string> ReadStatFields() {
-  std::string stat;
-  constexpr size_t kLongest = 4096;
-  if (base::ReadWholeFile("/proc/self/stat", kLongest, stat) != 0) return {};
-  const size_t end = stat.rfind(')');
-  if (end == stat.npos) return {};
-  std::istringstream rest(stat.substr(end + 1));
-  std::vector<std::string> fields;
-  for (std::string field; rest >> field;) fields.push_back(field);
-  return fields;
-}
-
 // When the machine started, in seconds since the epoch.
 double BootTime() {
   timespec since{};
@@ -44,22 +29,23 @@ double BootTime() {
 }
 
 void AddTimesAndSizes(std::string& text) {
-  // Indexes from the third field on: utime and stime are the 14th and 15th, starttime the 22nd,
-  // vsize and rss the 23rd and 24th.
-  constexpr size_t kUser = 11, kSystem = 12, kStart = 19, kVirtual = 20, kResident = 21;
-  const std::vector<std::string> fields = ReadStatFields();
-  if (fields.size() <= kResident) return;
+  // /proc/self is this process also if /proc belongs to another PID namespace.
+  std::string line;
+  constexpr size_t kLongestLine = 4096;
+  if (base::ReadWholeFile("/proc/self/stat", kLongestLine, line) != 0) return;
+  const auto stat = base::ParseProcessStat(line);
+  if (!stat.has_value()) return;
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   AddFigure(text, "process_cpu_seconds_total", "counter",
             "Total user and system CPU time spent in seconds.",
-            (std::stod(fields[kUser]) + std::stod(fields[kSystem])) / ticks);
+            static_cast<double>(stat->user_ticks + stat->system_ticks) / ticks);
   AddFigure(text, "process_start_time_seconds", "gauge",
             "Start time of the process since unix epoch in seconds.",
-            BootTime() + std::stod(fields[kStart]) / ticks);
+            BootTime() + static_cast<double>(stat->start_ticks) / ticks);
   AddFigure(text, "process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.",
-            std::stod(fields[kVirtual]));
+            static_cast<double>(stat->virtual_bytes));
   AddFigure(text, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
-            std::stod(fields[kResident]) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+            static_cast<double>(stat->resident_pages) * static_cast<double>(sysconf(_SC_PAGESIZE)));
 }
 
 std::optional<double> ReadLimit(__rlimit_resource resource) {

@@ -40,7 +40,8 @@ std::string Unescape(std::string_view text) {
 }  // namespace
 
 std::optional<ProcessStat> ParseProcessStat(std::string_view line) {
-  constexpr int kState = 3, kParent = 4, kStart = 22, kExitCode = 52;
+  constexpr int kState = 3, kParent = 4, kUser = 14, kSystem = 15, kStart = 22, kVirtual = 23,
+                kResident = 24, kExitCode = 52;
   const size_t begin = line.find('(');
   const size_t end = line.rfind(')');
   if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) {
@@ -53,7 +54,11 @@ std::optional<ProcessStat> ParseProcessStat(std::string_view line) {
     const std::string_view word = CutWord(line);
     if (field == kState && !word.empty()) stat.state = word.front();
     if (field == kParent && !ReadNumber(word, stat.parent)) return std::nullopt;
+    if (field == kUser) ReadNumber(word, stat.user_ticks);
+    if (field == kSystem) ReadNumber(word, stat.system_ticks);
     if (field == kStart) ReadNumber(word, stat.start_ticks);
+    if (field == kVirtual) ReadNumber(word, stat.virtual_bytes);
+    if (field == kResident) ReadNumber(word, stat.resident_pages);
     int code = 0;
     const bool ended = stat.state == 'Z' || stat.state == 'X';
     if (field == kExitCode && ended && ReadNumber(word, code)) stat.exit_code = code;

@@ -16,7 +16,11 @@ struct ProcessStat {
   std::string name;
   char state = '?';
   pid_t parent = 0;
-  uint64_t start_ticks = 0;      // in clock ticks since the boot
+  uint64_t user_ticks = 0;    // processor time in user mode, in clock ticks
+  uint64_t system_ticks = 0;  // processor time in the kernel, in clock ticks
+  uint64_t start_ticks = 0;   // in clock ticks since the boot
+  uint64_t virtual_bytes = 0;
+  uint64_t resident_pages = 0;
   std::optional<int> exit_code;  // a wait status, once the process has ended (state Z or X)
 };
 

@@ -10,13 +10,17 @@ namespace {
 
 TEST(ProcessStatTest, ReadsALineWhoseNameHoldsAnything) {
   const auto stat = ParseProcessStat(
-      "7 (a) (b) R) S 3 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9 9 1 1 1 0 0 0 0 0 0 0 0 "
-      "0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 9\n");
+      "7 (a) (b) R) S 3 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 8192 2 9 1 1 1 0 0 0 0 0 0 "
+      "0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 9\n");
   ASSERT_TRUE(stat.has_value());
   EXPECT_EQ(stat->name, "a) (b) R");
   EXPECT_EQ(stat->state, 'S');
   EXPECT_EQ(stat->parent, 3);
+  EXPECT_EQ(stat->user_ticks, 5u);
+  EXPECT_EQ(stat->system_ticks, 6u);
   EXPECT_EQ(stat->start_ticks, 4711u);
+  EXPECT_EQ(stat->virtual_bytes, 8192u);
+  EXPECT_EQ(stat->resident_pages, 2u);
   EXPECT_FALSE(stat->exit_code.has_value());  // it lives
   EXPECT_FALSE(ParseProcessStat("7 S 3 7").has_value());
   EXPECT_FALSE(ParseProcessStat(") 7 (").has_value());
