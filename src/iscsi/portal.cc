@@ -40,6 +40,8 @@ StatusOr<Addresses> LookUpUntil(const std::string& host,
   std::promise<StatusOr<Addresses>> promise;
   auto answered = promise.get_future();
   ++running;
+  // Nobody can join this thread in time, because getaddrinfo has no deadline and cannot be called
+  // off. It owns all that it touches, and `running` bounds the number of such threads.
   try {
     std::thread([host, look_up, promise = std::move(promise)]() mutable {
       auto found = look_up(host);

@@ -149,8 +149,8 @@ base::StatusOr<base::UniqueFd> ConnectAddress(const sockaddr* address, socklen_t
   return fd;
 }
 
-// The resolver knows no deadline. Therefore it has a thread of its own, which ends by the
-// resolver's time-outs.
+// getaddrinfo has no deadline and cannot be called off. Therefore it has a thread of its own, which
+// nobody can join in time: it owns all that it touches, and ends by the resolver's time-outs.
 base::StatusOr<std::shared_ptr<addrinfo>> LookUpAddresses(const std::string& host,
                                                           const std::string& port,
                                                           NbdDeadline deadline) {

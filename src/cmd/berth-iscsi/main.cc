@@ -14,12 +14,14 @@
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <thread>
 
 #include "base/files/whole_file.h"
 #include "base/json_input.h"
 #include "base/log.h"
+#include "base/pause.h"
 #include "blockexport/serve_settings.h"
 #include "iscsi/calls.h"
 #include "iscsi/iscsi_store.h"
@@ -44,16 +46,20 @@ int Report(const StatusOr<Json>& result) {
   return result.ok() && error == 0 ? 0 : 1;
 }
 
+int RunCallInTime(const Json& request) {
+  // Ends the process if the call hangs. It is joined when the call has been reported.
+  const std::jthread limit([](const std::stop_token& stop) {
+    if (!base::SleepFor(stop, kHardLimit)) return;
+    _exit(Report(base::Error(StatusCode::kDeadlineExceeded, "the call did not end in time")));
+  });
+  return Report(iscsi::RunCall(request, std::chrono::steady_clock::now() + iscsi::kCallTime));
+}
+
 int Call() {
   const StatusOr<Json> request = base::json::ReadObject(STDIN_FILENO, kMostInput, "the request");
   if (!request.ok()) return Report(request);
-  std::thread([] {
-    std::this_thread::sleep_for(kHardLimit);
-    _exit(Report(base::Error(StatusCode::kDeadlineExceeded, "the call did not end in time")));
-  }).detach();
-  const int code =
-      Report(iscsi::RunCall(*request, std::chrono::steady_clock::now() + iscsi::kCallTime));
-  _exit(code);  // without waiting for the thread
+  // Without the destructors of main's end, because a look-up of a name may still run (portal.h).
+  _exit(RunCallInTime(*request));
 }
 
 StatusOr<int> Serve() {

@@ -206,6 +206,8 @@ Status RunLongWork(int folder, const LongWorkOptions& options, Body body) {
                  "{}: its file system has not answered since this was last tried", options.what);
   }
   const auto work = std::make_shared<Work>(options.what, id);
+  // Nobody can join this thread, because the kernel may never let it go. It shares only `work` with
+  // its caller, and one that is given up keeps further work from its file system (IsGivenUpOn).
   try {
     std::thread([work, folder, body = std::move(body)]() mutable {
       pthread_setname_np(pthread_self(), "long-work");
