@@ -163,7 +163,7 @@ base::Status Exports::Recover() {
       case Export::State::kQuarantined:
         if (record.volume.read_only && record.lost.empty()) {
           base::MutexLock lock(mutex_);
-          show_again_.emplace_back(id, record.daemon);
+          QueueRepair(RepairKind::kShowAgain, {id, record.daemon});
         }
         break;
       default:

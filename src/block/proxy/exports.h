@@ -34,7 +34,6 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,6 +99,16 @@ class Exports {
   static std::string FolderOf(const std::string& folder, const std::string& store);
 
  private:
+  // What the repairing thread does; what comes first is done first.
+  enum class RepairKind {
+    kShowAgain,            // shows a volume whose daemon died
+    kEndSpareConnections,  // ends the connections that a growth may have left in the daemon
+  };
+  struct Repair {
+    std::string id;
+    DaemonId daemon;  // the one that died, or that has the connections
+  };
+
   explicit Exports(Options options) : options_(std::move(options)) {}
   static std::string IdOf(const std::string& store, const std::string& image);
   std::string MarkOf(const std::string& id) const;
@@ -144,12 +153,15 @@ class Exports {
   void WakeWatcher() const;
   // Remembers the settings that the agent sent again; an adopted export has none.
   void RememberSettings(const std::string& id, const base::Json& settings);
-  // Quarantines the volume `id`, whose daemon `died`, and notes it in show_again_ if that is safe.
+  // Quarantines the volume `id`, whose daemon `died`, and has it shown again if that is safe.
   void MarkDeath(const std::string& id, const DaemonId& died, const std::string& how);
   // The first part of that. True: it is quarantined, and no write can have been lost.
   bool QuarantineDead(const std::string& id, const DaemonId& died, const std::string& how);
-  // Does the work of show_again_ and spare_connections_, one volume after the other.
+  void QueueRepair(RepairKind kind, Repair repair) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Does the work of repairs_, one volume after the other.
   void RepairExports(const std::stop_token& stop);
+  // False: the repair is to be tried again later.
+  bool TryRepair(RepairKind kind, const Repair& repair, const std::stop_token& stop);
   // Shows the volume `id` again, whose daemon `died`, unless it was closed since. False: another
   // call works on it.
   bool ShowAgain(const std::string& id, const DaemonId& died, const std::stop_token& stop);
@@ -169,11 +181,9 @@ class Exports {
   // The exports that CloseUnused found unused at its last round, by id. Only the watching thread
   // uses it.
   std::map<std::string, DaemonId> unused_;
-  // Volumes that are to be shown again, with their dead daemons, and volumes whose daemons may have
-  // a connection too many. A thread of its own does that, because each start may take
-  // program_within, and deaths of other daemons are told meanwhile.
-  std::deque<std::pair<std::string, DaemonId>> show_again_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::pair<std::string, DaemonId>> spare_connections_ ABSL_GUARDED_BY(mutex_);
+  // A thread of its own does these, because each start may take program_within, and deaths of other
+  // daemons are told meanwhile.
+  std::multimap<RepairKind, Repair> repairs_ ABSL_GUARDED_BY(mutex_);
   base::CondVar repairs_changed_;
   std::jthread watching_;
   std::jthread repairing_;

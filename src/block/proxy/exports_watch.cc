@@ -41,8 +41,7 @@ void Exports::MarkDeath(const std::string& id, const DaemonId& died, const std::
   ReapDaemon(died);
   if (!QuarantineDead(id, died, how)) return;
   base::MutexLock lock(mutex_);
-  show_again_.emplace_back(id, died);
-  repairs_changed_.NotifyAll();
+  QueueRepair(RepairKind::kShowAgain, {id, died});
 }
 
 bool Exports::QuarantineDead(const std::string& id, const DaemonId& died, const std::string& how) {
@@ -72,31 +71,40 @@ bool Exports::QuarantineDead(const std::string& id, const DaemonId& died, const 
   return safe;
 }
 
+void Exports::QueueRepair(RepairKind kind, Repair repair) {
+  repairs_.emplace(kind, std::move(repair));
+  repairs_changed_.NotifyAll();
+}
+
+bool Exports::TryRepair(RepairKind kind, const Repair& repair, const std::stop_token& stop) {
+  switch (kind) {
+    case RepairKind::kShowAgain:
+      return ShowAgain(repair.id, repair.daemon, stop);
+    case RepairKind::kEndSpareConnections:
+      return EndSpareConnectionsOf(repair.id, repair.daemon);
+  }
+  return true;
+}
+
 void Exports::RepairExports(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "repairs");
   for (;;) {
-    std::pair<std::string, DaemonId> next;
-    bool shows = false;
+    RepairKind kind = RepairKind::kShowAgain;
+    Repair repair;
     {
       base::MutexLock lock(mutex_);
-      while (show_again_.empty() && spare_connections_.empty() && !stop.stop_requested()) {
-        repairs_changed_.Wait(mutex_);
-      }
+      while (repairs_.empty() && !stop.stop_requested()) repairs_changed_.Wait(mutex_);
       if (stop.stop_requested()) return;
-      shows = !show_again_.empty();
-      auto& queue = shows ? show_again_ : spare_connections_;
-      next = std::move(queue.front());
-      queue.pop_front();
+      auto next = repairs_.extract(repairs_.begin());
+      kind = next.key();
+      repair = std::move(next.mapped());
     }
-    if (shows ? ShowAgain(next.first, next.second, stop)
-              : EndSpareConnectionsOf(next.first, next.second)) {
-      continue;
-    }
+    if (TryRepair(kind, repair, stop)) continue;
     {
       base::MutexLock lock(mutex_);
-      (shows ? show_again_ : spare_connections_).push_back(std::move(next));
+      QueueRepair(kind, std::move(repair));
     }
-    base::SleepFor(stop, shows ? kRetryPause : kSparePause);
+    base::SleepFor(stop, kind == RepairKind::kShowAgain ? kRetryPause : kSparePause);
   }
 }
 
@@ -109,9 +117,10 @@ void Exports::EndSpareConnections(const Export& record) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
   base::MutexLock lock(mutex_);
   // A volume waits once, however often its growth is tried.
-  std::erase_if(spare_connections_, [&](const auto& waiting) { return waiting.first == id; });
-  spare_connections_.emplace_back(id, record.daemon);
-  repairs_changed_.NotifyAll();
+  std::erase_if(repairs_, [&](const auto& waiting) {
+    return waiting.first == RepairKind::kEndSpareConnections && waiting.second.id == id;
+  });
+  QueueRepair(RepairKind::kEndSpareConnections, {id, record.daemon});
 }
 
 bool Exports::EndSpareConnectionsOf(const std::string& id, const DaemonId& daemon) {
