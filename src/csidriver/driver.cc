@@ -67,9 +67,11 @@ base::StatusOr<Offer> MakeOffer(const DriverOptions& options, platform::Exec& ex
     }
   }
   if (may_change) {
-    offer.is_supported_now = [&exec](const std::string& type) {
-      return std::ranges::find(kFsTypes, type) != std::end(kFsTypes) &&
-             platform::FindFileSystem(type)->IsSupported(exec).ok();
+    offer.check_now = [&exec](const std::string& type) -> base::Status {
+      if (std::ranges::find(kFsTypes, type) == std::end(kFsTypes)) {
+        return Error(StatusCode::kInvalidArgument, "this driver never makes it");
+      }
+      return platform::FindFileSystem(type)->IsSupported(exec);
     };
     // A volume whose class names no type fails with the utility's name until the utility is there.
     if (offer.fs_types.empty()) offer.fs_types.push_back(kFsTypes[0]);

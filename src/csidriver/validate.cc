@@ -165,9 +165,16 @@ base::Status CheckParameters(const google::protobuf::Map<std::string, std::strin
   return base::OkStatus();
 }
 
-bool Offer::Has(const std::string& fs_type) const {
-  return std::ranges::find(fs_types, fs_type) != fs_types.end() ||
-         (is_supported_now && is_supported_now(fs_type));
+base::Status Offer::CheckFileSystem(const std::string& fs_type) const {
+  if (std::ranges::find(fs_types, fs_type) != fs_types.end()) return base::OkStatus();
+  std::string cause;
+  if (check_now) {
+    const base::Status supported = check_now(fs_type);
+    if (supported.ok()) return supported;
+    cause = fmt::format(": {}", base::Message(supported));
+  }
+  return InvalidError("file system type {} is not supported{}; supported: {}", base::Quote(fs_type),
+                      cause, fmt::join(fs_types, ", "));
 }
 
 base::StatusOr<Capability> ParseCapability(const csi::v1::VolumeCapability& capability,
@@ -180,10 +187,7 @@ base::StatusOr<Capability> ParseCapability(const csi::v1::VolumeCapability& capa
     case csi::v1::VolumeCapability::kMount: {
       const auto& mount = capability.mount();
       parsed.fs_type = mount.fs_type();
-      if (!mount.fs_type().empty() && !offer.Has(mount.fs_type())) {
-        return InvalidError("file system type {} is not supported; supported: {}",
-                            base::Quote(mount.fs_type()), fmt::join(offer.fs_types, ", "));
-      }
+      if (!mount.fs_type().empty()) RETURN_IF_ERROR(offer.CheckFileSystem(mount.fs_type()));
       if (!mount.volume_mount_group().empty()) {
         return InvalidError("volume_mount_group is not supported");
       }

@@ -41,10 +41,12 @@ struct Offer {
   std::string topology_key;
   std::string node_id;
   std::vector<std::string> fs_types;  // supported since the start; the first is the default
-  // Whether another one is supported by now. Empty: none ever is.
-  std::function<bool(const std::string& fs_type)> is_supported_now = nullptr;
+  // Checks whether another one is supported by now; the error says why it is not. Empty: none ever
+  // is.
+  std::function<base::Status(const std::string& fs_type)> check_now = nullptr;
 
-  bool Has(const std::string& fs_type) const;
+  // INVALID_ARGUMENT: the type is not supported.
+  base::Status CheckFileSystem(const std::string& fs_type) const;
 };
 
 // Checks that a field that a request must have is not empty.

@@ -137,9 +137,15 @@ TEST(ValidateTest, TopologyIsHereWhateverTheCaseOfItsKey) {
 // A mount pod with the utilities may come after the driver has started.
 TEST(ValidateTest, AFileSystemThatIsSupportedLaterIsLookedForWhenItIsAskedFor) {
   Offer offer = kOffer;
-  offer.is_supported_now = [](const std::string& type) { return type == "btrfs"; };
+  offer.check_now = [](const std::string& type) {
+    if (type == "btrfs") return base::OkStatus();
+    return base::Error(StatusCode::kUnavailable, "the mount pod does not answer");
+  };
   EXPECT_TRUE(ParseCapability(Mount("btrfs"), offer).ok());
-  EXPECT_EQ(ParseCapability(Mount("zfs"), offer).status().code(), StatusCode::kInvalidArgument);
+  const base::Status refused = ParseCapability(Mount("zfs"), offer).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(base::Message(refused)),
+              testing::HasSubstr("'zfs' is not supported: the mount pod does not answer"));
   EXPECT_EQ(ParseCapability(Mount("btrfs"), kOffer).status().code(), StatusCode::kInvalidArgument);
 }
 
