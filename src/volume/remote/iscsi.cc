@@ -419,15 +419,16 @@ Status IscsiPlugin::Logout(const IscsiSession& session) {
     return platform::ExitFailure(command, result);
   }
   LOG_INFO("logged out of iSCSI target {} at {}", session.target, session.portal);
-  RETURN_IF_ERROR(RemoveNodeRecord(target, session.portal));
-  // An interface that MakeInterface made is named after a portal.
-  if (session.interface.find(':') == std::string::npos) return OkStatus();
+  const Status removed = RemoveNodeRecord(target, session.portal);
+  // An interface that MakeInterface made is named after a portal. It goes also if the record stays,
+  // because the next try finds no session that names it.
+  if (session.interface.find(':') == std::string::npos) return removed;
   const Status gone =
       RunUtility({.argv = {"iscsiadm", "-m", "iface", "-I", session.interface, "-o", "delete"},
                   .timeout = kLocalTime})
           .status();
   if (!gone.ok()) LOG_DEBUG("{}", base::ToString(gone));
-  return OkStatus();
+  return removed;
 }
 
 Status IscsiPlugin::UnmapDisk(const DiskMark& mark) {

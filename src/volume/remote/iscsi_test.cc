@@ -132,6 +132,7 @@ class IscsiTest : public DiskTest {
     if (has("--logout") && record_is_gone_) return platform::CommandResult{.exit_code = 21};
     if (after("-m") == "node" && after("-o") == "delete") {
       if (portals_.contains(after("-p"))) return platform::CommandResult{.exit_code = 15};
+      if (record_is_busy_) return platform::CommandResult{.exit_code = 6, .err = "cannot lock"};
       const std::string portal = IscsiRecordName(after("-p"));
       const size_t removed = std::erase_if(secret_records_, [&](const std::string& record) {
         return record.starts_with("nodes/") && record.find(portal) != std::string::npos;
@@ -143,6 +144,7 @@ class IscsiTest : public DiskTest {
       if (after("-p") == dead_) return platform::CommandResult{.exit_code = 8, .err = "timed out"};
       portals_.insert(after("-p"));
     }
+    if (has("--login")) interface_ = after("-I");
     if (has("--logout")) portals_.erase(after("-p"));
     if (after("-m") == "iface" && has("show")) {
       return platform::CommandResult{
@@ -166,7 +168,8 @@ class IscsiTest : public DiskTest {
     std::string out = fmt::format("Target: {} (non-flash)\n", kTarget);
     for (const std::string& portal : portals_) {
       out += fmt::format("\tCurrent Portal: {0},1\n\tPersistent Portal: {0},1\n", portal);
-      out += "\t\tIface Name: default\n\t\tSID: 7\n\t\tHost Number: 2\tState: running\n";
+      out += fmt::format("\t\tIface Name: {}\n\t\tSID: 7\n\t\tHost Number: 2\tState: running\n",
+                         interface_);
       for (const int lun : luns_) {
         out += fmt::format("\t\tscsi2 Channel 00 Id 0 Lun: {}\n", lun);
         out +=
@@ -191,7 +194,9 @@ class IscsiTest : public DiskTest {
   std::set<std::string> secret_records_;  // of open-iscsi, that hold something of CHAP
   std::string late_record_ = "none";      // the script that appends to it is killed
   bool login_is_late_ = false;
-  bool record_is_gone_ = false;  // of a login
+  bool record_is_gone_ = false;        // of a login
+  bool record_is_busy_ = false;        // so that it cannot be removed
+  std::string interface_ = "default";  // of the sessions
   std::string dead_;
   bool has_iscsiadm_ = true;
 };
@@ -405,6 +410,21 @@ TEST_F(IscsiTest, AnInitiatorOfItsOwnGetsAnInterface) {
   EXPECT_THAT(Lines(), Contains(fmt::format("iscsiadm -m node -p 10.0.0.7:3260 -T {} -I "
                                             "10.0.0.7:3260:vol --login",
                                             kTarget)));
+}
+
+// Once the session is gone, nothing else names its interface.
+TEST_F(IscsiTest, AnInterfaceGoesAlthoughTheRecordOfItsLoginStays) {
+  const VolumeSpec spec =
+      Spec(Source({{"iscsi", {{"initiatorName", "iqn.2026-01.com.example:n1"}}}}));
+  ASSERT_OK(Map(spec));
+  record_is_busy_ = true;
+  const Status failed = plugin_.UnmountDevice(DeviceOf(plugin_, spec));
+  EXPECT_THAT(std::string(base::Message(failed)), HasSubstr("cannot lock"));
+  EXPECT_THAT(portals_, IsEmpty());
+  EXPECT_THAT(Lines(), Contains("iscsiadm -m iface -I 10.0.0.7:3260:vol -o delete"));
+  record_is_busy_ = false;
+  ASSERT_OK(plugin_.UnmountDevice(DeviceOf(plugin_, spec)));
+  EXPECT_THAT(plugin_.FindOnNode()->devices, IsEmpty());
 }
 
 TEST_F(IscsiTest, SaysWhichFieldIsWrongAndRunsNothing) {
