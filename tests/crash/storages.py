@@ -1,14 +1,13 @@
 """The storage systems whose volumes flows use: RBD in one Ceph cluster that all places share, and an iSCSI target of
 each place. Both have a further node, whose client writes until the storage refuses it."""
 import base64
-import json
 import os
 import pathlib
 import shutil
-import subprocess
 import tempfile
 
-from lib import direct_io, iscsi, mounts, rbd, tgt
+from lib import iscsi, rbd, tgt
+from lib.export import Export
 from lib.standalone import Failure
 from lib.storage_site import NAMESPACE
 
@@ -19,32 +18,21 @@ SECRET = "storage"
 CEPH = None
 
 
-class OtherNode:
+class OtherNode(Export):
     """The process that serves an image on another node, as that node's I/O proxy starts it."""
 
     def __init__(self, program, settings):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bs-", dir="/run"))
-        self.file = self.folder / "volume"
-        self.file.touch()
-        settings |= {"node": OTHER, "readOnly": False, "shared": False, "socket": str(self.folder / "sock"),
-                     "file": str(self.file)}
-        self.process = subprocess.Popen([program, "serve"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
-        self.process.stdin.write(json.dumps(settings).encode())
-        self.process.stdin.close()
-
-    def serves(self):
-        return self.process.poll() is None and os.path.ismount(self.file)
+        super().__init__(pathlib.Path(tempfile.mkdtemp(prefix="bs-", dir="/run")) / "other", program,
+                         settings | {"node": OTHER, "readOnly": False, "shared": False})
+        self.begin()
 
     def write(self):
         """Writes the last block of the image, where the file system has no data. OSError: it is refused."""
-        direct_io.write_block(self.file, -direct_io.BLOCK, b"x")
+        self.write_block(-1, b"x")
 
     def remove(self):
-        self.process.kill()
-        self.process.wait()
-        mounts.unmount_below(self.folder)
-        shutil.rmtree(self.folder)
+        self.stop()
+        shutil.rmtree(self.folder.parent)
 
 
 class Storage:

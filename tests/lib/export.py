@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 
+from lib import direct_io
 from lib.fake_agent import HEADER, frame
 from lib.standalone import Failure, wait_for
 
@@ -24,12 +25,17 @@ class Export:
         self.settings = settings | {"socket": str(self.socket), "file": str(self.file)}
         self.process = None
 
-    def start(self):
+    def begin(self):
+        """Starts the process, without waiting until it serves."""
         with open(self.folder / "log", "wb") as log:
             self.process = subprocess.Popen([self.program, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             stderr=log)
         with self.process.stdin:
             self.process.stdin.write(json.dumps(self.settings).encode())
+        return self
+
+    def start(self):
+        self.begin()
         wait_for("the volume to be served", lambda: self._lives() and self._answers())
         return self
 
@@ -63,6 +69,13 @@ class Export:
                 if len(data) >= HEADER.size and len(data) >= HEADER.size + HEADER.unpack(data[:HEADER.size])[3]:
                     break
         return json.loads(data[HEADER.size:])
+
+    def serves(self):
+        return self.process.poll() is None and os.path.ismount(self.file)
+
+    def write_block(self, block, letter):
+        """Fills a block with a letter, without a page cache; block -1 is the last one. OSError: it is refused."""
+        direct_io.write_block(self.file, block * direct_io.BLOCK, letter)
 
     def signal(self, number):
         self.process.send_signal(number)

@@ -6,9 +6,9 @@ import tempfile
 import pytest
 from lib import ceph as ceph_cluster
 from lib import tgt as tgt_target
+from lib.export import Export
 from lib.iscsi import Writer
-from lib.rbd import MIB, RbdCluster
-from lib.rbd_served import Served
+from lib.rbd import MIB, PROGRAM, RbdCluster
 from lib.tcp_gate import TcpGate
 
 NUMBERS = itertools.count(1)
@@ -35,17 +35,17 @@ def image():
 
 @pytest.fixture
 def serve(ceph, image, tmp_path):
-    """Gives a function that serves the test's image on a node."""
+    """Gives a function that makes the Export by which a node serves the test's image."""
     ceph.call("create", image=image, size=8 * MIB)
     made = []
 
-    def start(node, **other):
-        made.append(Served(ceph, tmp_path / f"{len(made)}", image, node, **other))
+    def make(node):
+        made.append(Export(tmp_path / f"{len(made)}", PROGRAM, {"cluster": ceph.settings(), "node": node, "image": image}))
         return made[-1]
 
-    yield start
-    for served in made:
-        served.kill()
+    yield make
+    for export in made:
+        export.stop()
 
 
 @pytest.fixture

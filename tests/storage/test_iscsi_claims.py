@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 
 import pytest
-from lib import mounts, objects
+from lib import objects
+from lib.export import Export
 from lib.iscsi import PROGRAM, request
 from lib.iscsi_site import CHAP, PASSWORD, SIZES, USER, iscsi_site
 from lib.standalone import Failure, wait_for
@@ -243,35 +244,29 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
     """Another node's session has the LUN and is frozen. Its Node is deleted, and a pod here gets the volume at once."""
     name = site.claim("data", "32Mi", "san")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bs-", dir="/run"))
-    shown = folder / "volume"
-    shown.touch()
     ticket = site.call("holders", name)["ticket"]
-    settings = request(site.tgt.portal, node="node-b", cluster=CHAP | {"owner": name}, lun=1, identity=site.identity(1),
-                       ticket=ticket, image=name, readOnly=False, shared=False, socket=str(folder / "sock"),
-                       file=str(shown))
-    other = subprocess.Popen([PROGRAM, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    other.stdin.write(json.dumps(settings).encode())
-    other.stdin.close()
+    other = Export(folder / "other", PROGRAM, request(
+        site.tgt.portal, node="node-b", cluster=CHAP | {"owner": name}, lun=1, identity=site.identity(1), ticket=ticket,
+        image=name, readOnly=False, shared=False))
     try:
-        wait_for("the other node to have the volume", lambda: shown.stat().st_size == SIZES[1])
+        other.start()
+        assert other.file.stat().st_size == SIZES[1]
         assert site.holders(name) == ["node-b"]
         site.berth.apply({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": name},
                           "attachments": [{"node": "node-b", "podNamespace": "default", "pod": "gone", "podUID": "u",
                                            "mountDir": "/m", "clusterName": "san"}]})
-        other.send_signal(signal.SIGSTOP)
+        other.signal(signal.SIGSTOP)
         site.run("one", "data")
         assert site.holders(name) == ["node-a"]
-        other.send_signal(signal.SIGCONT)
+        other.signal(signal.SIGCONT)
         # It wakes up, and every write of it fails.
         with pytest.raises(OSError):
-            with open(shown, "r+b", buffering=0) as file:
+            with open(other.file, "r+b", buffering=0) as file:
                 file.write(b"x" * 4096)
                 os.fsync(file.fileno())
         assert site.read("one") == ["one"]
         assert site.berth.get("nodecleanups", "node-b")["entries"][0]["volume"] == name
         site.berth.run("delete", "nodecleanups", "node-b")
     finally:
-        other.kill()
-        other.wait()
-        mounts.unmount_below(folder)
+        other.stop()
         shutil.rmtree(folder)

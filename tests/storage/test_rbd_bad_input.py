@@ -3,7 +3,8 @@ import pathlib
 import socket
 
 import pytest
-from lib.rbd import CallError, begin, finish
+from lib.export import Export
+from lib.rbd import PROGRAM, CallError, begin, finish
 
 pytestmark = pytest.mark.storage
 
@@ -80,12 +81,7 @@ def test_the_key_is_in_neither_arguments_nor_environment(ceph):
 
 def failed_serve(ceph, folder, **cluster):
     """The failure of a process that is to serve an image."""
-    (folder / "volume").touch()
-    process = begin({"cluster": ceph.settings(**cluster), "node": "n1", "image": "none", "file": str(folder / "volume"),
-                     "socket": str(folder / "socket")}, mode="serve")
-    with pytest.raises(CallError) as raised:
-        finish(process)
-    return raised.value
+    return Export(folder / "export", PROGRAM, {"cluster": ceph.settings(**cluster), "node": "n1", "image": "none"}).failure()
 
 
 @pytest.fixture
@@ -98,4 +94,4 @@ def frozen_osd(ceph):
 def test_a_process_that_serves_does_not_wait_for_an_osd_that_hangs(ceph, tmp_path, frozen_osd):
     """A namespace is looked for in the OSDs while the connection is made."""
     frozen_osd()
-    assert failed_serve(ceph, tmp_path, namespace="tenant").code == "DEADLINE_EXCEEDED"
+    assert failed_serve(ceph, tmp_path, namespace="tenant")["code"] == "DEADLINE_EXCEEDED"

@@ -3,17 +3,19 @@ agent and an I/O proxy on its node, and what a person sees if the Secret, the po
 import base64
 import os
 import pathlib
+import shutil
 import signal
 import tempfile
 import time
 
 import pytest
 import yaml
-from lib import block_agent, mounts, objects
+from lib import block_agent, objects
 from lib.block_agent import as_agent
 from lib.ceph import Missing
 from lib.cut_proxy import CutProxy
-from lib.rbd import POOL, begin
+from lib.export import Export
+from lib.rbd import POOL, PROGRAM
 from lib.rbd_site import SECRET, rbd_site
 from lib.standalone import wait_for
 from lib.storage_site import NAMESPACE, STAY
@@ -162,22 +164,21 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
     """Another node's client has the volume and is frozen. Its Node is deleted, and a pod here gets the volume at once."""
     name = site.claim("data")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bs-", dir="/run"))
-    shown = folder / "volume"
-    shown.touch()
-    other = begin({"cluster": site.ceph.settings(), "image": name, "readOnly": False, "shared": False, "node": "node-b",
-                   "socket": str(folder / "sock"), "file": str(shown)}, mode="serve")
+    other = Export(folder / "other", PROGRAM, {"cluster": site.ceph.settings(), "image": name, "readOnly": False,
+                                               "shared": False, "node": "node-b"})
     try:
+        other.start()
         wait_for("the other node to have the volume", lambda: site.call("holders", image=name)["holders"])
         site.berth.apply({"apiVersion": "storage.berth.dev/v1alpha1", "kind": "VolumeFence", "metadata": {"name": name},
                           "attachments": [{"node": "node-b", "podNamespace": "default", "pod": "gone", "podUID": "u",
                                            "mountDir": "/m", "clusterName": "ceph"}]})
-        other.send_signal(signal.SIGSTOP)
+        other.signal(signal.SIGSTOP)
         site.run("one", "data")
         assert list(site.call("fenced")["nodes"]) == ["node-b"]
-        other.send_signal(signal.SIGCONT)
+        other.signal(signal.SIGCONT)
         # It wakes up, and every write of it fails.
         with pytest.raises(OSError):
-            with open(shown, "r+b", buffering=0) as file:
+            with open(other.file, "r+b", buffering=0) as file:
                 file.write(b"x" * 4096)
                 os.fsync(file.fileno())
         assert site.read("one") == ["one"]
@@ -186,15 +187,13 @@ def test_a_frozen_node_of_a_deleted_Node_is_fenced_and_writes_no_more(site):
         assert site.berth.get("nodecleanups", "node-b")["entries"][0]["volume"] == name
         assert list(site.call("fenced")["nodes"]) == ["node-b"]
         # An agent removes the entry once the process has ended, and not before.
-        other.kill()
-        other.wait()
+        other.stop()
         assert list(site.call("fenced")["nodes"]) == ["node-b"]
         site.berth.run("delete", "nodecleanups", "node-b")
         wait_for("the fence to be lifted", lambda: site.call("fenced")["nodes"] == {}, seconds=30)
     finally:
-        other.kill()
-        other.wait()
-        mounts.unmount_below(folder)
+        other.stop()
+        shutil.rmtree(folder)
 
 
 def use_by_hand(site, name, cluster="ceph", image=None):

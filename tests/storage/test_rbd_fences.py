@@ -2,8 +2,7 @@
 import errno
 
 import pytest
-from lib.rbd import MIB, CallError
-from lib.rbd_served import letters
+from lib.rbd import MIB, CallError, letters
 from lib.rbd_unrecorded import Unrecorded
 
 pytestmark = pytest.mark.storage
@@ -23,22 +22,22 @@ def test_a_late_fence_leaves_a_client_that_came_after_it_was_listed(ceph, image,
     listed = targets(ceph, image, "n1")
     assert [holder["address"] for holder in ceph.call("holders", node="n2", image=image)["holders"]] == listed
     assert targets(ceph, image, "n2") == []
-    first.kill()
+    first.stop()
     second = serve("n1").start()
-    second.write(0, b"a")
+    second.write_block(0, b"a")
     [newer] = targets(ceph, image, "n1")
     assert newer not in listed
     fence(ceph, image, "n1", addresses=listed)
     fence(ceph, image, "n1", addresses=[])
     fence(ceph, image, "n3", addresses=[newer])
     assert newer not in ceph.blocklist()
-    second.write(1, b"b")
+    second.write_block(1, b"b")
     [holder] = ceph.call("holders", node="n2", image=image)["holders"]
     assert (holder["address"], holder["node"]) == (newer, "n1")
-    assert "'n1'" in serve("n2").refusal()
+    assert "'n1'" in serve("n2").failure()["message"]
     assert newer in fence(ceph, image, "n1", addresses=[newer])
     with pytest.raises(OSError) as raised:
-        second.write(2, b"c")
+        second.write_block(2, b"c")
     assert raised.value.errno in (errno.ESHUTDOWN, errno.EIO)
     assert letters(ceph, image, 3) == "ab."
     assert targets(ceph, image, "n1") == []
@@ -50,7 +49,7 @@ def test_a_list_that_is_none_fences_nobody(ceph, image, serve):
         with pytest.raises(CallError) as raised:
             fence(ceph, image, "n1", addresses=addresses)
         assert raised.value.code == "INVALID_ARGUMENT"
-    served.write(0, b"a")
+    served.write_block(0, b"a")
     assert targets(ceph, "absent", "n1") == []
 
 

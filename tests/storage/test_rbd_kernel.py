@@ -9,8 +9,7 @@ import time
 
 import pytest
 from lib import vm
-from lib.rbd import MIB, POOL
-from lib.rbd_served import letters
+from lib.rbd import POOL, letters
 
 pytestmark = [pytest.mark.storage, pytest.mark.vm]
 
@@ -68,14 +67,14 @@ def test_a_frozen_kernel_that_was_fenced_writes_not_one_byte_more(ceph, image, m
             ceph.call("noteHolder", node="n1", image=image, program="krbd", address=client)
         [holder] = ceph.call("holders", node="n2", image=image)["holders"]
         assert (holder["node"], holder["address"], holder["alive"]) == ("n1", client, True)
-        assert "FAILED_PRECONDITION" in serve("n2").refusal()
+        assert serve("n2").failure()["code"] == "FAILED_PRECONDITION"
         machine.signal(signal.SIGSTOP)
         listed = ceph.call("fenceTargets", node="n2", image=image, target="n1")["addresses"]
         assert client in listed
         assert ceph.call("fence", node="n2", image=image, target="n1", addresses=listed)["addresses"] == [client]
         written = letters(ceph, image, BLOCKS)
         assert written.startswith("kkkk") and written.endswith("....")
-        serve("n2").start().write(BLOCKS, b"n")
+        serve("n2").start().write_block(BLOCKS, b"n")
         machine.signal(signal.SIGCONT)
         assert output.wait("refused:", time.monotonic() + 120) == "cut", output.text
         assert letters(ceph, image, BLOCKS + 1) == written + "n"

@@ -5,18 +5,18 @@ import subprocess
 
 import pytest
 from lib.direct_io import BLOCK
-from lib.rbd import MIB, CallError
-from lib.rbd_served import letters
+from lib.rbd import MIB, CallError, letters
 
 pytestmark = pytest.mark.storage
 
 
 def test_one_node_writes(ceph, image, serve):
     served = serve("n1").start()
-    served.write(1, b"a")
+    served.write_block(1, b"a")
     assert letters(ceph, image, 3) == ".a."
-    assert "FAILED_PRECONDITION" in (refusal := serve("n2").refusal())
-    assert "'n1'" in refusal
+    refusal = serve("n2").failure()
+    assert refusal["code"] == "FAILED_PRECONDITION"
+    assert "'n1'" in refusal["message"]
     [holder] = ceph.call("holders", node="n2", image=image)["holders"]
     assert (holder["node"], holder["alive"]) == ("n1", True)
     for call, members in (("delete", {}), ("snapshot", {"snapshot": f"snap-of-{image}"})):
@@ -25,14 +25,14 @@ def test_one_node_writes(ceph, image, serve):
         assert raised.value.code == "FAILED_PRECONDITION"
     ceph.call("note", image=image, uuid="5b0c")
     assert ceph.call("grow", image=image, size=16 * MIB)["size"] == 16 * MIB
-    served.write(2, b"b")
+    served.write_block(2, b"b")
     assert letters(ceph, image, 3) == ".ab"
 
 
 def test_a_frozen_node_that_was_fenced_writes_not_one_byte_more(ceph, image, serve):
     first = serve("n1").start()
-    first.write(0, b"a")
-    first.process.send_signal(signal.SIGSTOP)
+    first.write_block(0, b"a")
+    first.signal(signal.SIGSTOP)
     # Its write reaches the process only when it wakes up. The newcomer never writes block 3.
     late = [subprocess.Popen(["dd", "if=/dev/urandom", f"of={first.file}", f"bs={BLOCK}", "count=1", f"seek={block}",
                               "oflag=direct", "conv=notrunc"], stderr=subprocess.PIPE) for block in (1, 3)]
@@ -40,20 +40,20 @@ def test_a_frozen_node_that_was_fenced_writes_not_one_byte_more(ceph, image, ser
     assert len(fenced) == 1 and fenced[0] in ceph.blocklist()
     assert ceph.call("fence", node="n2", image=image, target="n1")["addresses"] == fenced
     second = serve("n2").start()
-    second.write(1, b"b")
+    second.write_block(1, b"b")
     # Of the newcomer there is nothing to fence when an old fence is carried out again.
     assert ceph.call("fence", node="n3", image=image, target="n1")["addresses"] == fenced
-    second.write(2, b"b")
-    first.process.send_signal(signal.SIGCONT)
+    second.write_block(2, b"b")
+    first.signal(signal.SIGCONT)
     for writer in late:
         writer.communicate(timeout=60)
         assert writer.returncode != 0
     with pytest.raises(OSError) as raised:
-        first.write(0, b"x")
+        first.write_block(0, b"x")
     assert raised.value.errno in (errno.ESHUTDOWN, errno.EIO)
     assert letters(ceph, image, 5) == "abb.."
     assert fenced[0] in ceph.call("fenced")["nodes"]["n1"]  # beside what other tests have fenced
-    first.kill()
+    first.stop()
     with pytest.raises(CallError) as denied:
         ceph.call("unfence", target="n1", addresses=fenced, cluster=ceph.settings("plain"))
     assert denied.value.code == "PERMISSION_DENIED"
@@ -64,8 +64,8 @@ def test_a_frozen_node_that_was_fenced_writes_not_one_byte_more(ceph, image, ser
 
 def test_a_process_that_was_killed_is_succeeded_on_its_node(ceph, image, serve):
     first = serve("n1").start()
-    first.write(0, b"a")
-    first.kill()
-    assert "not fenced" in serve("n2").refusal() or ceph.call("holders", node="n2", image=image)["holders"]
-    serve("n1").start().write(1, b"b")
+    first.write_block(0, b"a")
+    first.stop()
+    assert "not fenced" in serve("n2").failure()["message"] or ceph.call("holders", node="n2", image=image)["holders"]
+    serve("n1").start().write_block(1, b"b")
     assert letters(ceph, image, 2) == "ab"
