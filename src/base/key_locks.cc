@@ -43,6 +43,13 @@ StatusOr<KeyLocks::Hold> KeyLocks::WaitExclusive(const std::string& key,
   return Hold(this, key);
 }
 
+KeyLocks::Hold KeyLocks::WaitExclusive(const std::string& key) {
+  MutexLock lock(mutex_);
+  while (held_.contains(key)) released_.Wait(mutex_);
+  held_[key] = -1;
+  return Hold(this, key);
+}
+
 void KeyLocks::Release(const std::string& key) {
   MutexLock lock(mutex_);
   const auto it = held_.find(key);

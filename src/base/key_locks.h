@@ -1,7 +1,7 @@
 // Locks by key. One call holds a key alone, or several calls share it. LockExclusive and LockShared
 // never wait: while a call for a volume or name runs, a second call gets ABORTED, as CSI asks
-// ("Operation pending for volume"), instead of blocking a worker. WaitExclusive waits until a
-// deadline. Thread-safe; must outlive its holds.
+// ("Operation pending for volume"), instead of blocking a worker. WaitExclusive waits, until a
+// deadline if it gets one. Thread-safe; must outlive its holds.
 #pragma once
 
 #include <chrono>
@@ -44,6 +44,8 @@ class KeyLocks {
   // holds it at the deadline.
   StatusOr<Hold> WaitExclusive(const std::string& key,
                                std::chrono::steady_clock::time_point deadline);
+  // Waits as long as another call holds `key`.
+  Hold WaitExclusive(const std::string& key);
 
  private:
   StatusOr<Hold> Lock(const std::string& key, bool shared);

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <string>
+#include <thread>
+#include <vector>
 
 namespace berth::base {
 namespace {
@@ -52,6 +55,28 @@ TEST(KeyLocksTest, AWaitingCallGetsTheKeyOnceItIsReleased) {
   const auto hold = second.get();
   ASSERT_TRUE(hold.ok()) << hold.status();
   EXPECT_EQ(locks.LockExclusive("a").status().code(), StatusCode::kAborted);
+}
+
+TEST(KeyLocksTest, CallsThatWaitWithoutADeadlineHoldAKeyOneAfterTheOther) {
+  constexpr int kThreads = 4;
+  constexpr int kTurns = 1000;
+  KeyLocks locks;
+  int turns = 0;  // only the lock guards it
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        for (int turn = 0; turn < kTurns; ++turn) {
+          const KeyLocks::Hold hold = locks.WaitExclusive("a");
+          const KeyLocks::Hold other = locks.WaitExclusive(std::to_string(i));
+          EXPECT_EQ(locks.LockShared("a").status().code(), StatusCode::kAborted);
+          ++turns;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(turns, kThreads * kTurns);
+  EXPECT_TRUE(locks.LockExclusive("a").ok());
 }
 
 TEST(KeyLocksTest, ACallThatWaitedInVainSaysWhichKeyIsHeld) {

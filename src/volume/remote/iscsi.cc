@@ -356,7 +356,7 @@ StatusOr<std::string> IscsiPlugin::MapDisk(const api::Pod& pod, const VolumeSpec
     ASSIGN_OR_RETURN(target.secrets, ReadSecrets(pod, spec));
   }
   {
-    const NameLocks::Hold hold(targets_, target.name);
+    const base::KeyLocks::Hold hold = targets_.WaitExclusive(target.name);
     ASSIGN_OR_RETURN(const auto sessions, ListSessions(target.name));
     const bool alone = sessions.empty();
     const std::vector<std::string> missing = FindMissing(target, sessions);
@@ -433,7 +433,7 @@ Status IscsiPlugin::Logout(const IscsiSession& session) {
 
 Status IscsiPlugin::UnmapDisk(const DiskMark& mark) {
   const std::string target = String(mark.state, {"target"});
-  const NameLocks::Hold hold(targets_, target);
+  const base::KeyLocks::Hold hold = targets_.WaitExclusive(target);
   if (!mark.logged_in) {  // a session is somebody else's
     if (!mark.state.contains(kRecords)) return OkStatus();
     const auto sessions = ListSessions(target);

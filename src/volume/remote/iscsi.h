@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "base/key_locks.h"
 #include "volume/remote/disk_plugin.h"
 #include "volume/remote/iscsi_records.h"
 #include "volume/remote/iscsi_sessions.h"
-#include "volume/remote/name_locks.h"
 
 namespace berth::volume {
 
@@ -84,7 +84,7 @@ class IscsiPlugin : public DiskPlugin {
 
   // By target: who finds no session and logs in excludes others who would then use that session,
   // and who logs out excludes those who would begin to use it.
-  NameLocks targets_;
+  base::KeyLocks targets_;
 };
 
 }  // namespace berth::volume

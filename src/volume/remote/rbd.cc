@@ -169,8 +169,8 @@ Status RbdPlugin::UnmapDevice(const std::string& device) {
 StatusOr<std::string> RbdPlugin::MapDisk(const api::Pod& pod, const VolumeSpec& spec,
                                          const Disk& disk, DiskMark& mark) {
   const Json& source = Source(spec);
-  const NameLocks::Hold hold(images_,
-                             fmt::format("{}/{}", PoolOf(source), String(source, {"image"})));
+  const base::KeyLocks::Hold hold =
+      images_.WaitExclusive(fmt::format("{}/{}", PoolOf(source), String(source, {"image"})));
   ASSIGN_OR_RETURN(const auto namesakes, ListNamesakes(disk.state));
   ASSIGN_OR_RETURN(const auto own, ChooseOwn(mark, namesakes));
   if (!own.empty() && !mark.device.empty()) return own.front();
@@ -229,8 +229,8 @@ StatusOr<std::string> RbdPlugin::MapDisk(const api::Pod& pod, const VolumeSpec& 
 
 Status RbdPlugin::UnmapDisk(const DiskMark& mark) {
   if (mark.device.empty() && !mark.logged_in) return OkStatus();  // no map was begun
-  const NameLocks::Hold hold(
-      images_, fmt::format("{}/{}", String(mark.state, {"pool"}), String(mark.state, {"image"})));
+  const base::KeyLocks::Hold hold = images_.WaitExclusive(
+      fmt::format("{}/{}", String(mark.state, {"pool"}), String(mark.state, {"image"})));
   ASSIGN_OR_RETURN(const auto namesakes, ListNamesakes(mark.state));
   ASSIGN_OR_RETURN(const auto own, ChooseOwn(mark, namesakes));
   if (own.empty()) return OkStatus();

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/key_locks.h"
 #include "volume/remote/disk_plugin.h"
-#include "volume/remote/name_locks.h"
 
 namespace berth::volume {
 
@@ -44,7 +44,7 @@ class RbdPlugin : public DiskPlugin {
 
   // By pool and image: a device is nobody's between its map and its mark, and another call for an
   // image of that name would take it for a remainder.
-  NameLocks images_;
+  base::KeyLocks images_;
 };
 
 }  // namespace berth::volume
