@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "rbd/cluster.h"
 
@@ -31,7 +32,7 @@ struct NewCopy {
   std::string name;
   std::string made_as;     // the name that it gets first
   int64_t size_bytes = 0;  // 0: that of the origin
-  std::string node;        // this one
+  api::NodeName node;      // this one
 };
 
 // Makes the copy and returns its size. The origin is locked meanwhile, so that nobody writes to it.

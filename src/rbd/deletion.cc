@@ -187,7 +187,7 @@ base::Status ForgetClients(const Cluster& cluster, const std::string& name) {
 
 // What opening an image that is to be deleted shows. FAILED_PRECONDITION: somebody has its lock.
 base::StatusOr<bool> HasCopies(const Cluster& cluster, const std::string& name,
-                               const std::string& node) {
+                               const api::NodeName& node) {
   const auto image = Image::Open(cluster, name, {.node = node, .read_only = true});
   // The last deletion or creation was interrupted: there is no header any more, or not yet.
   if (image.status().code() == StatusCode::kNotFound) return false;
@@ -200,7 +200,7 @@ base::StatusOr<bool> HasCopies(const Cluster& cluster, const std::string& name,
 // FAILED_PRECONDITION: a client that Ceph takes for alive has the lock of what an attempt left.
 // librbd would wait for it, for half a minute if it has died.
 base::Status CheckAttemptEnded(const Cluster& cluster, const std::string& name,
-                               const std::string& node) {
+                               const api::NodeName& node) {
   const auto image = Image::Open(cluster, name, {.node = node, .read_only = true});
   if (image.status().code() == StatusCode::kNotFound) return base::OkStatus();
   RETURN_IF_ERROR(image);
@@ -220,7 +220,7 @@ base::Status CheckAttemptEnded(const Cluster& cluster, const std::string& name,
 
 // Deletes an image that has its name, or moves it to the trash.
 base::Status DeleteRecorded(const Cluster& cluster, const std::string& name, ImageRecord& record,
-                            const std::string& node, const Progress& progress) {
+                            const api::NodeName& node, const Progress& progress) {
   ASSIGN_OR_RETURN(const bool has_copies, HasCopies(cluster, name, node));
   // A move to the trash that was interrupted has to go on, or its entry there stays for ever.
   ASSIGN_OR_RETURN(const auto in_trash, ReadOmap(cluster, kTrash, "id_" + record.id));
@@ -240,7 +240,7 @@ base::Status DeleteRecorded(const Cluster& cluster, const std::string& name, Ima
 
 }  // namespace
 
-base::Status DeleteImage(const Cluster& cluster, const std::string& name, const std::string& node,
+base::Status DeleteImage(const Cluster& cluster, const std::string& name, const api::NodeName& node,
                          const Progress& progress) {
   ASSIGN_OR_RETURN(auto record, ReadImageRecord(cluster, name));
   ASSIGN_OR_RETURN(const auto id, FindImageId(cluster, name));
@@ -270,7 +270,7 @@ base::Status DeleteImage(const Cluster& cluster, const std::string& name, const 
 }
 
 base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
-                              const ImageRecord& record, const std::string& node) {
+                              const ImageRecord& record, const api::NodeName& node) {
   RETURN_IF_ERROR(CheckAttemptEnded(cluster, record.made_as, node));
   if (!record.id.empty()) {
     // It was complete, and may have begun to get its name: the object rbd_id.NAME comes first, then

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "rbd/cluster.h"
 #include "rbd/records.h"
@@ -16,14 +17,14 @@ using Progress = std::function<void(double)>;
 
 // Deletes the image; OK if it does not exist. FAILED_PRECONDITION: a client has its lock or watches
 // it, or Berth did not make it.
-base::Status DeleteImage(const Cluster& cluster, const std::string& name, const std::string& node,
+base::Status DeleteImage(const Cluster& cluster, const std::string& name, const api::NodeName& node,
                          const Progress& progress);
 
 // Removes what the creation that `record` is of left, and then the record. Nothing is removed that
 // another one made, also if it has the image's name by now. FAILED_PRECONDITION: the process that
 // made it died less than half a minute ago, or goes on.
 base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
-                              const ImageRecord& record, const std::string& node);
+                              const ImageRecord& record, const api::NodeName& node);
 
 // How much of the trash to remove at most.
 enum class Purge {

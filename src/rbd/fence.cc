@@ -57,7 +57,7 @@ base::Status RemoveFromBlocklist(const Cluster& cluster, const std::string& addr
 // The clients of `node` that the kernel has and nobody recorded. None if there is no such image.
 base::StatusOr<std::vector<ClientRecord>> FindUnrecorded(const Cluster& cluster,
                                                          const std::string& image,
-                                                         const std::string& node,
+                                                         const api::NodeName& node,
                                                          const std::vector<ClientRecord>& records) {
   const auto opened = Image::Open(cluster, image, {.node = node, .read_only = true});
   if (opened.status().code() == StatusCode::kNotFound) return std::vector<ClientRecord>();
@@ -81,7 +81,7 @@ struct Targets {
 };
 
 base::StatusOr<Targets> FindTargets(const Cluster& cluster, const std::string& image,
-                                    const std::string& target, const FenceOptions& options) {
+                                    const api::NodeName& target, const FenceOptions& options) {
   const auto is_wanted = [&options](const std::string& name) {
     return !options.only.has_value() ||
            std::find(options.only->begin(), options.only->end(), name) != options.only->end();
@@ -134,7 +134,7 @@ base::Status BreakLocksOf(const Cluster& cluster, const std::string& image,
 }  // namespace
 
 base::StatusOr<std::vector<Holder>> ListHolders(const Cluster& cluster, const std::string& image,
-                                                const std::string& node) {
+                                                const api::NodeName& node) {
   ASSIGN_OR_RETURN(const auto opened,
                    Image::Open(cluster, image, {.node = node, .read_only = true}));
   ASSIGN_OR_RETURN(const auto lockers, ListLockers(cluster, opened->id()));
@@ -171,13 +171,13 @@ base::StatusOr<std::vector<Holder>> ListHolders(const Cluster& cluster, const st
 
 base::StatusOr<std::vector<std::string>> ListFenceTargets(const Cluster& cluster,
                                                           const std::string& image,
-                                                          const std::string& target) {
+                                                          const api::NodeName& target) {
   ASSIGN_OR_RETURN(const Targets targets, FindTargets(cluster, image, target, {}));
   return targets.ListNames();
 }
 
 base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const std::string& image,
-                                                   const std::string& target,
+                                                   const api::NodeName& target,
                                                    const FenceOptions& options) {
   ASSIGN_OR_RETURN(const Targets targets, FindTargets(cluster, image, target, options));
   const std::vector<ClientRecord>& clients = targets.clients;
@@ -186,7 +186,7 @@ base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const
         WriteFenced(cluster, {.node = target, .address = client.address, .image = image}));
     RETURN_IF_ERROR(Blocklist(cluster, client.address));
     LOG_INFO("image {}: client {} of node {} is on the blocklist", Quote(image),
-             Quote(client.address), Quote(target));
+             Quote(client.address), target);
   }
   if (!clients.empty()) {
     const int result = rados_wait_for_latest_osdmap(cluster.handle());
@@ -203,7 +203,7 @@ base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const
   return addresses;
 }
 
-base::Status UnfenceNode(const Cluster& cluster, const std::string& target,
+base::Status UnfenceNode(const Cluster& cluster, const api::NodeName& target,
                          const std::vector<std::string>& addresses) {
   const std::set<std::string> wanted(addresses.begin(), addresses.end());
   ASSIGN_OR_RETURN(const auto fenced, ListFenced(cluster, target));
@@ -211,16 +211,16 @@ base::Status UnfenceNode(const Cluster& cluster, const std::string& target,
     if (!wanted.empty() && !wanted.contains(record.address)) continue;
     RETURN_IF_ERROR(RemoveFromBlocklist(cluster, record.address));
     RETURN_IF_ERROR(RemoveFenced(cluster, record));
-    LOG_INFO("{} of node {} is off the blocklist", Quote(record.address), Quote(target));
+    LOG_INFO("{} of node {} is off the blocklist", Quote(record.address), target);
   }
   return base::OkStatus();
 }
 
 base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFencedNodes(
     const Cluster& cluster) {
-  ASSIGN_OR_RETURN(const auto fenced, ListFenced(cluster, ""));
+  ASSIGN_OR_RETURN(const auto fenced, ListFenced(cluster, {}));
   std::map<std::string, std::vector<std::string>> nodes;
-  for (const FencedRecord& record : fenced) nodes[record.node].push_back(record.address);
+  for (const FencedRecord& record : fenced) nodes[record.node.text()].push_back(record.address);
   return nodes;
 }
 

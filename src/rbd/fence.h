@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "rbd/cluster.h"
 
@@ -27,14 +28,14 @@ namespace berth::rbd {
 
 struct Holder {
   std::string address;
-  std::string node;    // "": not a client of Berth
+  api::NodeName node;  // "": not a client of Berth
   bool alive = false;  // it has answered the cluster in the last half minute
 };
 
 // Who has the image's exclusive lock, or has opened it for writing; not this client, nor calls.
 // NOT_FOUND: there is no such image.
 base::StatusOr<std::vector<Holder>> ListHolders(const Cluster& cluster, const std::string& image,
-                                                const std::string& node);
+                                                const api::NodeName& node);
 
 // Which of the node's clients to fence.
 enum class FenceOf {
@@ -51,20 +52,20 @@ struct FenceOptions {
 // What FenceNode would fence now. OK also if there is no such image.
 base::StatusOr<std::vector<std::string>> ListFenceTargets(const Cluster& cluster,
                                                           const std::string& image,
-                                                          const std::string& target);
+                                                          const api::NodeName& target);
 
 // Fences all clients that `target` has for the image, except this one. Returns the addresses of
 // `target` that are on the blocklist because of this image, also those of earlier calls. OK also if
 // it has none, or if there is no such image.
 base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const std::string& image,
-                                                   const std::string& target,
+                                                   const api::NodeName& target,
                                                    const FenceOptions& options = {});
 
 // Takes addresses that FenceNode put on the blocklist for `target` off it again; with none given,
 // all. The caller knows that no process of the node that had one of them lives any more: a process
 // that never noticed its fence would write again. PERMISSION_DENIED: the user may only add to the
 // blocklist.
-base::Status UnfenceNode(const Cluster& cluster, const std::string& target,
+base::Status UnfenceNode(const Cluster& cluster, const api::NodeName& target,
                          const std::vector<std::string>& addresses);
 
 // The addresses, by node, that FenceNode put on the blocklist and UnfenceNode has not taken off.

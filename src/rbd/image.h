@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "rbd/cluster.h"
 #include "rbd/records.h"
@@ -43,7 +44,7 @@ base::StatusOr<std::vector<Locker>> ListLockers(const Cluster& cluster,
 base::Status BreakLock(const Cluster& cluster, const std::string& image_id, const Locker& locker);
 
 struct OpenOptions {
-  std::string node;
+  api::NodeName node;
   Program program = Program::kCall;
   bool read_only = false;
 };

@@ -50,7 +50,7 @@ base::Status NotByBerth(const Cluster& cluster, const std::string& name) {
 // is removed before. ALREADY_EXISTS: there is an image of this name that Berth did not make.
 base::StatusOr<std::optional<ImageRecord>> SettleImage(const Cluster& cluster,
                                                        const std::string& name,
-                                                       const std::string& node) {
+                                                       const api::NodeName& node) {
   ASSIGN_OR_RETURN(auto record, ReadImageRecord(cluster, name));
   if (record.has_value() && record->state == ImageState::kMaking) {
     RETURN_IF_ERROR(RemoveUnfinished(cluster, name, *record, node));
@@ -70,7 +70,7 @@ base::StatusOr<std::optional<ImageRecord>> SettleImage(const Cluster& cluster,
 // Makes what `record` says under a name that only this call uses, and then gives it its name.
 // `record` is kept as it is in the pool.
 base::Status MakeImage(const Cluster& cluster, const std::string& name, ImageRecord& record,
-                       const std::string& node) {
+                       const api::NodeName& node) {
   ImageRecord next = record;
   if (!record.source.empty()) {
     ASSIGN_OR_RETURN(const auto source, ReadImageRecord(cluster, record.source));
@@ -116,7 +116,7 @@ base::Status CheckSpace(const Cluster& cluster) {
 }
 
 base::StatusOr<ImageInfo> MakeRecordedImage(const Cluster& cluster, const std::string& name,
-                                            ImageRecord record, const std::string& node) {
+                                            ImageRecord record, const api::NodeName& node) {
   // No later client of the cluster gets this number. No volume has a name with '_'.
   record.made_as = fmt::format("berth_making_{}", cluster.client_id());
   RETURN_IF_ERROR(ReplaceImageRecord(cluster, name, std::nullopt, record));
@@ -160,7 +160,7 @@ base::StatusOr<ImageInfo> CreateImage(const Cluster& cluster, const NewImage& wa
 }
 
 base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const std::string& image,
-                                         const std::string& snapshot, const std::string& node) {
+                                         const std::string& snapshot, const api::NodeName& node) {
   ASSIGN_OR_RETURN(const auto before, SettleImage(cluster, snapshot, node));
   if (before.has_value()) {
     if (before->snapshot_of == image) return ToInfo(snapshot, *before);
@@ -171,7 +171,7 @@ base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const std::stri
 }
 
 base::StatusOr<ImageInfo> GrowImage(const Cluster& cluster, const std::string& image,
-                                    int64_t size_bytes, const std::string& node) {
+                                    int64_t size_bytes, const api::NodeName& node) {
   ASSIGN_OR_RETURN(const int64_t wanted, RoundedSize(size_bytes));
   ASSIGN_OR_RETURN(const auto record, ReadImageRecord(cluster, image));
   if (record.has_value() && record->state != ImageState::kMade) {
@@ -215,7 +215,7 @@ base::StatusOr<std::vector<ImageInfo>> ListImages(const Cluster& cluster) {
 }
 
 base::StatusOr<ImageDetails> DescribeImage(const Cluster& cluster, const std::string& image,
-                                           const std::string& node) {
+                                           const api::NodeName& node) {
   ASSIGN_OR_RETURN(const auto record, ReadImageRecord(cluster, image));
   if (record.has_value() && record->state != ImageState::kMade) {
     return Error(StatusCode::kNotFound, "image {} is not complete", Quote(image));

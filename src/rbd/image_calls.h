@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "rbd/cluster.h"
 
@@ -23,7 +24,7 @@ struct NewImage {
   std::string name;
   int64_t size_bytes = 0;  // rounded up to 4096, which the device of a volume needs
   std::string source;      // the image or snapshot to copy; "": none
-  std::string node;        // this one
+  api::NodeName node;      // this one
 };
 
 // ALREADY_EXISTS: made with another size or source, or not made by Berth. NOT_FOUND: there is no
@@ -34,12 +35,12 @@ base::StatusOr<ImageInfo> CreateImage(const Cluster& cluster, const NewImage& wa
 // ALREADY_EXISTS: `snapshot` is an image, or a snapshot of another one. NOT_FOUND: there is no such
 // image. FAILED_PRECONDITION: it may be written to now.
 base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const std::string& image,
-                                         const std::string& snapshot, const std::string& node);
+                                         const std::string& snapshot, const api::NodeName& node);
 
 // Also of an image that is served: the serving process then carries it out. NOT_FOUND: there is no
 // such image. FAILED_PRECONDITION: it is a snapshot, or its user does not answer.
 base::StatusOr<ImageInfo> GrowImage(const Cluster& cluster, const std::string& image,
-                                    int64_t size_bytes, const std::string& node);
+                                    int64_t size_bytes, const api::NodeName& node);
 
 // The images and snapshots that Berth made in this pool and that are complete.
 base::StatusOr<std::vector<ImageInfo>> ListImages(const Cluster& cluster);
@@ -50,7 +51,7 @@ struct ImageDetails {
 };
 // Of any image of the pool. NOT_FOUND: there is none.
 base::StatusOr<ImageDetails> DescribeImage(const Cluster& cluster, const std::string& image,
-                                           const std::string& node);
+                                           const api::NodeName& node);
 
 // A note that is part of the image: the UUID of the file system that mkfs is making; "": none.
 // It can be written while another process has the lock of the image. NOT_FOUND: there is no image.

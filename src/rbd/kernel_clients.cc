@@ -33,8 +33,8 @@ bool IsRecorded(const std::vector<ClientRecord>& records, const Seen& client) {
 }
 
 // The nodes that have an intent and the host of this client.
-std::set<std::string> NodesAt(const std::vector<ClientRecord>& records, const std::string& host) {
-  std::set<std::string> nodes;
+std::set<api::NodeName> NodesAt(const std::vector<ClientRecord>& records, const std::string& host) {
+  std::set<api::NodeName> nodes;
   for (const ClientRecord& record : records) {
     if (IsIntent(record) && record.host == host) nodes.insert(record.node);
   }
@@ -42,7 +42,7 @@ std::set<std::string> NodesAt(const std::vector<ClientRecord>& records, const st
 }
 
 std::vector<ClientRecord> IntentsOf(const std::vector<ClientRecord>& records,
-                                    const std::string& node) {
+                                    const api::NodeName& node) {
   std::vector<ClientRecord> intents;
   for (const ClientRecord& record : records) {
     if (IsIntent(record) && record.node == node) intents.push_back(record);
@@ -71,7 +71,7 @@ std::string IntentName(const ClientRecord& intent) {
 }
 
 base::StatusOr<std::string> NoteMapIntent(const Cluster& cluster, const std::string& image,
-                                          const std::string& node) {
+                                          const api::NodeName& node) {
   ASSIGN_OR_RETURN(const auto opened,
                    Image::Open(cluster, image, {.node = node, .read_only = true}));
   RETURN_IF_ERROR(CheckUnlocked(*opened));
@@ -87,7 +87,7 @@ base::StatusOr<std::string> NoteMapIntent(const Cluster& cluster, const std::str
 }
 
 base::Status NoteKernelClient(const Cluster& cluster, const std::string& image,
-                              const std::string& node, const std::string& address) {
+                              const api::NodeName& node, const std::string& address) {
   const ClientRecord client{.address = address, .node = node, .program = Program::kKernel};
   ASSIGN_OR_RETURN(const auto records, ListClients(cluster, image));
   const bool noted = std::any_of(records.begin(), records.end(), [&](const ClientRecord& record) {
@@ -99,14 +99,14 @@ base::Status NoteKernelClient(const Cluster& cluster, const std::string& image,
       Error(StatusCode::kFailedPrecondition,
             "image {} is not to be used by {}: node {} was fenced while it mapped the image, or "
             "noted no intent before",
-            Quote(image), Quote(address), Quote(node));
+            Quote(image), Quote(address), node);
   if (intents.empty()) return lost;
   const base::Status replaced = ReplaceClients(cluster, image, intents, client);
   return replaced.code() == StatusCode::kAborted ? lost : replaced;
 }
 
 base::Status ForgetKernelClient(const Cluster& cluster, const std::string& image,
-                                const std::string& node, const std::string& address) {
+                                const api::NodeName& node, const std::string& address) {
   ASSIGN_OR_RETURN(auto records, ListClients(cluster, image));
   std::erase_if(records, [&](const ClientRecord& record) {
     return record.program != Program::kKernel || record.node != node ||
@@ -115,14 +115,14 @@ base::Status ForgetKernelClient(const Cluster& cluster, const std::string& image
   return RemoveClients(cluster, image, records);
 }
 
-std::string FindNodeOf(const std::vector<ClientRecord>& records, const Seen& client) {
+api::NodeName FindNodeOf(const std::vector<ClientRecord>& records, const Seen& client) {
   const auto nodes = NodesAt(records, HostOf(client.address));
-  return nodes.size() == 1 ? *nodes.begin() : "";
+  return nodes.size() == 1 ? *nodes.begin() : api::NodeName();
 }
 
 base::StatusOr<std::vector<ClientRecord>> FindKernelClients(
     const std::vector<ClientRecord>& records, const std::vector<Seen>& seen,
-    const std::string& node) {
+    const api::NodeName& node) {
   std::vector<ClientRecord> found;
   if (IntentsOf(records, node).empty()) return found;
   for (const Seen& client : seen) {
@@ -139,7 +139,7 @@ base::StatusOr<std::vector<ClientRecord>> FindKernelClients(
                    "node {}, which was about to map the image when it was last heard of: if it is, "
                    "put the client on the blocklist (`ceph osd blocklist add`) and break its lock "
                    "(`rbd lock rm`)",
-                   Quote(client.address), Quote(node));
+                   Quote(client.address), node);
     }
   }
   return found;

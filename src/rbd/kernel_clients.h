@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "rbd/cluster.h"
 #include "rbd/image.h"
@@ -36,24 +37,24 @@ std::string IntentName(const ClientRecord& intent);
 // FAILED_PRECONDITION: another client has the lock; the kernel would break the lock of one that has
 // been silent for half a minute. NOT_FOUND: there is no such image.
 base::StatusOr<std::string> NoteMapIntent(const Cluster& cluster, const std::string& image,
-                                          const std::string& node);
+                                          const api::NodeName& node);
 // Puts the client of the kernel at `address` in the place of the node's intents; OK if it is
 // recorded already. FAILED_PRECONDITION: the node has no intent, because a fence took it away: the
 // image is to be unmapped, and nothing to be written.
 base::Status NoteKernelClient(const Cluster& cluster, const std::string& image,
-                              const std::string& node, const std::string& address);
+                              const api::NodeName& node, const std::string& address);
 // Removes the record of a client of the node, or of the intent that `address` names.
 base::Status ForgetKernelClient(const Cluster& cluster, const std::string& image,
-                                const std::string& node, const std::string& address);
+                                const api::NodeName& node, const std::string& address);
 
 // The node whose kernel the client, which nobody recorded, may be: one that has an intent and the
 // client's address. "": no node, or more than one.
-std::string FindNodeOf(const std::vector<ClientRecord>& records, const Seen& client);
+api::NodeName FindNodeOf(const std::vector<ClientRecord>& records, const Seen& client);
 
 // The clients of the kernel that `node` has and nobody recorded. FAILED_PRECONDITION: a client may
 // be one, and this cannot be told.
 base::StatusOr<std::vector<ClientRecord>> FindKernelClients(
     const std::vector<ClientRecord>& records, const std::vector<Seen>& seen,
-    const std::string& node);
+    const api::NodeName& node);
 
 }  // namespace berth::rbd

@@ -13,24 +13,24 @@ using ::testing::IsEmpty;
 const Seen kKernel{.client_id = 7, .address = "10.0.0.1:0/70", .locks = true};
 
 ClientRecord Intent(const std::string& node, const std::string& host, uint64_t id = 1) {
-  return {.client_id = id, .node = node, .program = Program::kKernel, .host = host};
+  return {.client_id = id, .node = api::NodeName(node), .program = Program::kKernel, .host = host};
 }
 
 ClientRecord Noted(const std::string& node, const std::string& address) {
-  return {.address = address, .node = node, .program = Program::kKernel};
+  return {.address = address, .node = api::NodeName(node), .program = Program::kKernel};
 }
 
 // The addresses that are found for node n1; "unknown" if that cannot be told.
 std::vector<std::string> Find(const std::vector<ClientRecord>& records,
                               const std::vector<Seen>& seen) {
-  const auto found = FindKernelClients(records, seen, "n1");
+  const auto found = FindKernelClients(records, seen, api::NodeName("n1"));
   if (!found.ok()) {
     EXPECT_EQ(found.status().code(), StatusCode::kFailedPrecondition);
     return {"unknown"};
   }
   std::vector<std::string> addresses;
   for (const ClientRecord& client : *found) {
-    EXPECT_EQ(client.node, "n1");
+    EXPECT_EQ(client.node.text(), "n1");
     addresses.push_back(client.address);
   }
   return addresses;
@@ -38,7 +38,7 @@ std::vector<std::string> Find(const std::vector<ClientRecord>& records,
 
 TEST(KernelClientsTest, AClientThatNobodyRecordedIsFoundByItsHost) {
   EXPECT_THAT(Find({Intent("n1", "10.0.0.1")}, {kKernel}), ElementsAre("10.0.0.1:0/70"));
-  EXPECT_EQ(FindNodeOf({Intent("n1", "10.0.0.1")}, kKernel), "n1");
+  EXPECT_EQ(FindNodeOf({Intent("n1", "10.0.0.1")}, kKernel).text(), "n1");
   const Seen sixth{.client_id = 7, .address = "[fd00::5]:0/70", .locks = true};
   EXPECT_THAT(Find({Intent("n1", "[fd00::5]")}, {sixth}), ElementsAre("[fd00::5]:0/70"));
 }
@@ -52,8 +52,10 @@ TEST(KernelClientsTest, WithoutAnIntentNobodyIsFound) {
 TEST(KernelClientsTest, RecordedClientsAreNotTakenForThatOfAnIntent) {
   const auto own = Intent("n1", "10.0.0.1");
   EXPECT_THAT(Find({own, Noted("n2", kKernel.address)}, {kKernel}), IsEmpty());
-  const ClientRecord served{
-      .client_id = 7, .address = kKernel.address, .node = "n1", .program = Program::kServe};
+  const ClientRecord served{.client_id = 7,
+                            .address = kKernel.address,
+                            .node = api::NodeName("n1"),
+                            .program = Program::kServe};
   EXPECT_THAT(Find({own, served}, {kKernel}), IsEmpty());
 }
 
@@ -67,7 +69,7 @@ TEST(KernelClientsTest, WhatCannotBeToldIsAFailure) {
   // Two nodes behind one address, as behind NAT.
   const std::vector<ClientRecord> both{Intent("n1", "10.0.0.1"), Intent("n2", "10.0.0.1", 2)};
   EXPECT_THAT(Find(both, {kKernel}), ElementsAre("unknown"));
-  EXPECT_EQ(FindNodeOf(both, kKernel), "");
+  EXPECT_TRUE(FindNodeOf(both, kKernel).empty());
   // A lock from an address of nobody.
   EXPECT_THAT(Find({Intent("n1", "10.0.0.3")}, {kKernel}), ElementsAre("unknown"));
   // A watcher of nobody cannot write, so it is no obstacle.

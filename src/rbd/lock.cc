@@ -68,11 +68,11 @@ base::Status CheckUnlocked(const Image& image) {
       return Error(StatusCode::kFailedPrecondition,
                    "image {} is locked for a moment by a snapshot, copy or growth from node {}; if "
                    "that was killed, the lock lapses within a minute",
-                   Quote(image.name()), Quote(client->node));
+                   Quote(image.name()), client->node);
     }
     return Error(StatusCode::kFailedPrecondition,
                  "image {} is locked by node {} ({} at {}), which {}", Quote(image.name()),
-                 Quote(client->node), Quote(locker.client), Quote(locker.address),
+                 client->node, Quote(locker.client), Quote(locker.address),
                  alive ? "uses it" : "does not answer the cluster any more and is not fenced");
   }
   return base::OkStatus();

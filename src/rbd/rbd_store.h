@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 
+#include "api/kinds/object_ids.h"
 #include "blockexport/block_store.h"
 #include "rbd/cluster.h"
 #include "rbd/image.h"
@@ -28,7 +29,7 @@ inline constexpr std::chrono::minutes kRequestLimit(10);
 
 struct StoreOptions {
   std::string image;
-  std::string node;
+  api::NodeName node;
   bool read_only = false;
 };
 

@@ -35,10 +35,13 @@ std::string ClientKey(const std::string& image, const ClientRecord& record) {
 }
 
 // An address has a slash of its own; the name of a node has none.
-std::string FencedKey(const FencedRecord& record) { return record.node + "/" + record.address; }
+std::string FencedKey(const FencedRecord& record) {
+  return record.node.text() + "/" + record.address;
+}
 
 std::string ClientText(const ClientRecord& record) {
-  Json json{{"address", record.address}, {"node", record.node}, {"readOnly", record.read_only}};
+  Json json{
+      {"address", record.address}, {"node", record.node.text()}, {"readOnly", record.read_only}};
   for (const auto& [value, name] : kPrograms) {
     if (record.program == value) json["program"] = name;
   }
@@ -51,7 +54,7 @@ std::optional<ClientRecord> ParseClient(const std::string& key, const std::strin
   const auto json = base::json::Parse(text);
   if (!json.ok()) return std::nullopt;
   ClientRecord record{.address = base::json::String(*json, {"address"}),
-                      .node = base::json::String(*json, {"node"}),
+                      .node = api::NodeName(base::json::String(*json, {"node"})),
                       .read_only = base::json::Bool(*json, {"readOnly"}),
                       .host = base::json::String(*json, {"host"})};
   const char* end = key.data() + key.size();
@@ -173,14 +176,15 @@ base::Status RemoveClients(const Cluster& cluster, const std::string& image,
 }
 
 base::StatusOr<std::vector<FencedRecord>> ListFenced(const Cluster& cluster,
-                                                     const std::string& node) {
+                                                     const api::NodeName& node) {
   ASSIGN_OR_RETURN(const OmapValues values,
-                   ListOmap(cluster, kFencedRecords, node.empty() ? "" : node + "/"));
+                   ListOmap(cluster, kFencedRecords, node.empty() ? "" : node.text() + "/"));
   std::vector<FencedRecord> fenced;
   for (const auto& [key, text] : values) {
     const size_t slash = key.find('/');
     if (slash == std::string::npos) continue;
-    FencedRecord record{.node = key.substr(0, slash), .address = key.substr(slash + 1)};
+    FencedRecord record{.node = api::NodeName(key.substr(0, slash)),
+                        .address = key.substr(slash + 1)};
     if (const auto json = base::json::Parse(text); json.ok()) {
       record.image = base::json::String(*json, {"image"});
     }

@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "rbd/cluster.h"
@@ -72,7 +73,7 @@ struct ClientRecord {
   // wrote it.
   uint64_t client_id = 0;
   std::string address;
-  std::string node;
+  api::NodeName node;
   Program program = Program::kCall;
   bool read_only = false;
   // Of an intent to map the image by the kernel (kernel_clients.h), which has no address: where the
@@ -98,14 +99,14 @@ base::Status RemoveClients(const Cluster& cluster, const std::string& image,
 
 // An address that a fence put, or was about to put, on the blocklist.
 struct FencedRecord {
-  std::string node;
+  api::NodeName node;
   std::string address;
   std::string image;
 };
 
 // Those of `node`; "": all.
 base::StatusOr<std::vector<FencedRecord>> ListFenced(const Cluster& cluster,
-                                                     const std::string& node);
+                                                     const api::NodeName& node);
 base::Status WriteFenced(const Cluster& cluster, const FencedRecord& record);
 base::Status RemoveFenced(const Cluster& cluster, const FencedRecord& record);
 

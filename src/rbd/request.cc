@@ -31,7 +31,7 @@ constexpr size_t kLongestAddress = 128;
 struct Call {
   const Json& request;
   const Cluster& cluster;
-  std::string node;
+  api::NodeName node;
   const std::function<void(double)>& report_progress;
 
   base::StatusOr<std::string> Image(const char* member = "image") const {
@@ -39,10 +39,10 @@ struct Call {
     RETURN_IF_ERROR_WITH(CheckImageName(name), member);
     return name;
   }
-  base::StatusOr<std::string> Target() const {
+  base::StatusOr<api::NodeName> Target() const {
     std::string target = base::json::String(request, {"target"});
     RETURN_IF_ERROR_WITH(CheckNodeName(target), "target");
-    return target;
+    return api::NodeName(std::move(target));
   }
   // The member `addresses`; nullopt: there is none.
   base::StatusOr<std::optional<std::vector<std::string>>> Addresses() const {
@@ -131,14 +131,15 @@ base::StatusOr<Json> Holders(const Call& call) {
   ASSIGN_OR_RETURN(const auto holders, ListHolders(call.cluster, image, call.node));
   Json list = Json::array();
   for (const Holder& holder : holders) {
-    list.push_back({{"address", holder.address}, {"node", holder.node}, {"alive", holder.alive}});
+    list.push_back(
+        {{"address", holder.address}, {"node", holder.node.text()}, {"alive", holder.alive}});
   }
   return Json{{"holders", std::move(list)}};
 }
 
 base::StatusOr<Json> Fence(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
-  ASSIGN_OR_RETURN(const std::string target, call.Target());
+  ASSIGN_OR_RETURN(const api::NodeName target, call.Target());
   FenceOptions options;
   ASSIGN_OR_RETURN(options.only, call.Addresses());
   ASSIGN_OR_RETURN(const auto addresses, FenceNode(call.cluster, image, target, options));
@@ -147,13 +148,13 @@ base::StatusOr<Json> Fence(const Call& call) {
 
 base::StatusOr<Json> FenceTargets(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
-  ASSIGN_OR_RETURN(const std::string target, call.Target());
+  ASSIGN_OR_RETURN(const api::NodeName target, call.Target());
   ASSIGN_OR_RETURN(const auto addresses, ListFenceTargets(call.cluster, image, target));
   return Json{{"addresses", addresses}};
 }
 
 base::StatusOr<Json> Unfence(const Call& call) {
-  ASSIGN_OR_RETURN(const std::string target, call.Target());
+  ASSIGN_OR_RETURN(const api::NodeName target, call.Target());
   ASSIGN_OR_RETURN(const auto addresses, call.Addresses());
   // With an empty list nothing is meant, not everything.
   if (addresses.has_value() && addresses->empty()) return Json::object();
@@ -267,7 +268,7 @@ base::StatusOr<Json> RunCall(const Json& request,
   ASSIGN_OR_RETURN(const auto connected, Cluster::Connect(settings, Use::kCall));
   return handler({.request = request,
                   .cluster = *connected,
-                  .node = node,
+                  .node = api::NodeName(node),
                   .report_progress = report_progress});
 }
 

@@ -34,10 +34,10 @@ base::StatusOr<ServeSettings> ParseSettings(const base::Json& settings) {
   ServeSettings parsed;
   ASSIGN_OR_RETURN(parsed.cluster, ParseClusterSettings(*cluster));
   parsed.store = {.image = base::json::String(settings, {"image"}),
-                  .node = base::json::String(settings, {"node"}),
+                  .node = api::NodeName(base::json::String(settings, {"node"})),
                   .read_only = base::json::Bool(settings, {"readOnly"})};
   RETURN_IF_ERROR_WITH(CheckImageName(parsed.store.image), "image");
-  RETURN_IF_ERROR_WITH(CheckNodeName(parsed.store.node), "node");
+  RETURN_IF_ERROR_WITH(CheckNodeName(parsed.store.node.text()), "node");
   if (base::json::Bool(settings, {"shared"}) && !parsed.store.read_only) {
     return Error(StatusCode::kUnimplemented,
                  "an RBD image has one node that writes: several nodes can only read it");
@@ -90,7 +90,7 @@ int RunServe(const base::Json& settings) {
     return 1;
   }
   LOG_INFO("image {} is {} by node {}", base::Quote(parsed->store.image),
-           parsed->store.read_only ? "read" : "locked", base::Quote(parsed->store.node));
+           parsed->store.read_only ? "read" : "locked", parsed->store.node);
   return blockexport::RunExport(*std::move(store), parsed->served);
 }
 
