@@ -8,13 +8,14 @@ from lib.standalone import BINARY, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.csi]
 
-# The rights that the Go programs' roles grant; Berth asks for no others, but for the events of the attacher. The provisioner of
-# Go reads the VolumeAttributesClass of a claim, too, without a rule for it in its role.
-UPSTREAM = {
+# Of the rights that the Go programs' own roles grant, those that Berth or the Go program uses. Berth asks for no others, but for
+# the events of the attacher. The provisioner of Go reads the VolumeAttributesClass of a claim, too, without a rule for it in its
+# role.
+RIGHTS = {
     "csi-provisioner": {
         "persistentvolumes": "get list watch create patch delete", "persistentvolumeclaims": "get list watch update",
-        "storageclasses": "get list watch", "events": "list watch create update patch",
-        "volumesnapshots": "get list watch update", "volumesnapshotcontents": "get list",
+        "storageclasses": "get list watch", "events": "list create patch",
+        "volumesnapshots": "get list watch update", "volumesnapshotcontents": "get",
         "csinodes": "get list watch", "nodes": "get list watch", "volumeattachments": "get list watch",
         "volumeattributesclasses": "get"},
     "csi-attacher": {
@@ -24,19 +25,19 @@ UPSTREAM = {
     "csi-resizer": {
         "persistentvolumes": "get list watch patch", "persistentvolumeclaims": "get list watch",
         "pods": "get list watch", "persistentvolumeclaims/status": "patch",
-        "events": "list watch create update patch", "volumeattributesclasses": "get list watch"},
+        "events": "create patch", "volumeattributesclasses": "get list watch"},
     "csi-snapshotter": {
-        "events": "list watch create update patch", "volumesnapshotclasses": "get list watch",
-        "volumesnapshotcontents": "get list watch update patch", "volumesnapshotcontents/status": "update patch",
+        "events": "create patch", "volumesnapshotclasses": "get list watch",
+        "volumesnapshotcontents": "get list watch patch", "volumesnapshotcontents/status": "update patch",
         "volumegroupsnapshotclasses": "get list watch",
-        "volumegroupsnapshotcontents": "get list watch update patch", "volumegroupsnapshotcontents/status": "update patch"},
+        "volumegroupsnapshotcontents": "get list watch patch", "volumegroupsnapshotcontents/status": "update patch"},
     "csi-snapshot-controller": {
         "persistentvolumes": "get list watch", "persistentvolumeclaims": "get list watch update", "nodes": "get list watch",
-        "events": "list watch create update patch", "volumesnapshotclasses": "get list watch",
-        "volumesnapshotcontents": "create get list watch update delete patch", "volumesnapshotcontents/status": "patch",
+        "events": "create patch", "volumesnapshotclasses": "get list watch",
+        "volumesnapshotcontents": "create get list watch delete patch", "volumesnapshotcontents/status": "patch",
         "volumesnapshots": "create get list watch update patch delete", "volumesnapshots/status": "update patch",
         "volumegroupsnapshotclasses": "get list watch",
-        "volumegroupsnapshotcontents": "create get list watch update delete patch",
+        "volumegroupsnapshotcontents": "create get list watch delete patch",
         "volumegroupsnapshotcontents/status": "patch",
         "volumegroupsnapshots": "get list watch update patch", "volumegroupsnapshots/status": "update patch"},
     "csi-capacity": {
@@ -62,8 +63,8 @@ def rules_of(role):
     return {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
 
 
-def upstream(name):
-    return {resource: set(verbs.split()) for resource, verbs in UPSTREAM[name].items()}
+def rights(name):
+    return {resource: set(verbs.split()) for resource, verbs in RIGHTS[name].items()}
 
 
 def check_flags(container):
@@ -80,7 +81,7 @@ def test_rbac_is_that_of_the_roles_in_use(objects):
     granted = {name for kind, name in objects if kind == "ClusterRole"}
     assert granted == {f"csi-{role}" for role in roles}
     for name in granted:
-        assert rules_of(objects["ClusterRole", name]) == upstream(name)
+        assert rules_of(objects["ClusterRole", name]) == rights(name)
         binding = objects["ClusterRoleBinding", name]
         assert binding["roleRef"]["name"] == name
         assert [(s["name"], s["namespace"]) for s in binding["subjects"]] == [
@@ -121,7 +122,7 @@ def test_the_snapshot_controller_comes_with_its_kinds_and_rights():
     objects = render(ROOT / "deploy" / "csi" / "snapshot-controller")
     assert {name for kind, name in objects if kind == "CustomResourceDefinition"} == {
         f"volumesnapshot{kind}.snapshot.storage.k8s.io" for kind in ("s", "contents", "classes")}
-    assert rules_of(objects["ClusterRole", "csi-snapshot-controller"]) == upstream("csi-snapshot-controller")
+    assert rules_of(objects["ClusterRole", "csi-snapshot-controller"]) == rights("csi-snapshot-controller")
     controller = objects["Deployment", "snapshot-controller"]
     check_flags(controller["spec"]["template"]["spec"]["containers"][0])
     for (kind, _), item in objects.items():
@@ -140,7 +141,7 @@ def test_the_shipped_driver_has_a_provisioner_on_each_node():
     assert "--leader-election" not in roles["args"], "each serves its own node"
     assert {e["name"] for e in roles["env"]} == {"NODE_NAME", "NAMESPACE", "POD_NAME"}
     for kind, name in (("ClusterRole", "provisioner"), ("ClusterRole", "snapshotter"), ("Role", "capacity")):
-        rules = upstream(f"csi-{name}")
+        rules = rights(f"csi-{name}")
         if name == "provisioner":  # each knows its own node from its driver
             del rules["nodes"], rules["csinodes"]
         assert rules_of(objects[kind, f"csi-local-{name}"]) == rules
