@@ -133,9 +133,14 @@ class Backend {
   virtual base::Status Fence(const std::string& image, const api::NodeName& node,
                              const std::vector<std::string>& clients) = 0;
   // Ends what serves the image on this node although no device shows it, as an agent leaves it that
-  // died while it unmapped. OK if nothing does. Asks nothing of the storage. After any failure a
-  // process may live that was killed, and send what it has begun.
-  virtual base::Status EndUnshown(const std::string& /*image*/) { return base::OkStatus(); }
+  // died while it unmapped. OK if nothing does. Asks nothing of the storage. DATA_LOSS: writes that
+  // were answered may be lost, which each call tells until somebody gives them up. With
+  // `force_within` they are given up: nothing is flushed any more, as by ForceUnmap, whose patience
+  // it is. After any other failure a process may live that was killed, and send what it has begun.
+  virtual base::Status EndUnshown(const std::string& /*image*/,
+                                  std::optional<std::chrono::milliseconds> /*force_within*/) {
+    return base::OkStatus();
+  }
   // Takes from the image what a process of this node held that was killed, or ended with an earlier
   // boot, and that could not give it back. Call it only when this node has no mapping of the image,
   // and after ForceUnmap, which does not ask the storage. OK also if there is nothing, or no such

@@ -181,6 +181,10 @@ class FakeBackend : public Backend {
     }
     return base::OkStatus();
   }
+  base::Status EndUnshown(const std::string& image,
+                          std::optional<std::chrono::milliseconds> force_within) override {
+    return Call(force_within.has_value() ? "ForceEndUnshown" : "EndUnshown", image);
+  }
   base::Status FreeFromDead(const std::string& image) override {
     return Call("FreeFromDead", image);
   }

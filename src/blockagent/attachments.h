@@ -239,8 +239,12 @@ class Attachments {
   base::StatusOr<bool> UnmapLocked(Record& record, const Force& force);
   // For an image that is not mapped here: frees it from what a dead process of this node held
   // (Backend::FreeFromDead). False: the storage could not be asked. Then a record without uses
-  // stays, with which Reconcile asks again. No pod and no other node waits for that.
+  // stays, with which Reconcile asks again. No pod and no other node waits for that. DATA_LOSS:
+  // what that process answered may be lost. That is told until force gives it up.
   base::StatusOr<bool> FreeFromDead(const Record& record, const Force& force);
+  // Takes the device of a record without uses off, or what a dead process held, and then removes
+  // the record.
+  base::Status TakeOffUnused(Record record, const Force& force);
   // Makes a record, which it does not write, of a mount that has no record yet. nullopt: the mount
   // is not of a volume of this agent.
   base::StatusOr<std::optional<Record>> AdoptMount(const std::string& mount_dir,

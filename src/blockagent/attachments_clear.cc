@@ -51,7 +51,12 @@ Status Attachments::TakeEntryOffLocked(const CleanupEntry& entry, const Force& f
     return TakeOffLocked(*std::move(record), use, force);
   }
   ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
-  const MountEntry* mounted = platform::FindMount(table, MountPointOf(use.mount_dir));
+  const MountEntry* mounted =
+      use.mount_dir.empty() ? nullptr : platform::FindMount(table, MountPointOf(use.mount_dir));
+  if (record.has_value() && record->uses.empty()) {
+    RETURN_IF_ERROR(TakeOffUnused(*std::move(record), force));
+    return fences_.Release(entry.volume, use);
+  }
   if (record.has_value()) {
     // Other pods use the volume here. Only this pod's mount is unmounted; an entry that names the
     // folder of another pod proves nothing about that pod.
@@ -140,8 +145,10 @@ Status Attachments::TakeAllOffLocked(const std::string& volume, const Force& for
   // Each round removes one use.
   while (auto record = records_->Get(volume)) {
     if (record->uses.empty()) {
-      // A StorageCluster that is being deleted does not wait for its storage.
-      if (record->mapping.has_value() || !force.on) RETURN_IF_ERROR(UnmapLocked(*record, force));
+      RETURN_IF_ERROR(UnmapLocked(*record, force));
+      // What still serves the image here is ended. But a StorageCluster that is being deleted does
+      // not wait for a storage that cannot be asked.
+      RETURN_IF_ERROR(FreeFromDead(*record, force));
       RETURN_IF_ERROR(records_->Remove(volume));
       break;
     }

@@ -149,6 +149,18 @@ Status Attachments::MountLocked(const MountCall& call, const Subject& subject) {
     record.uses.push_back({.entry = entry});
     use = &record.uses.back();
   }
+  if (use->state == State::kAttaching && before.has_value() && !record.mapping.has_value()) {
+    // Somebody may have taken the volume from this pod since its last try, for example to give up
+    // what the I/O proxy could not flush. That comes first, because as soon as the fence names the
+    // pod again, nothing would be taken off any more.
+    ASSIGN_OR_RETURN(const bool owed,
+                     HasCleanup(parts_.client, api::NodeName(options_.node),
+                                api::VolumeName(call.volume), api::PodUid(call.pod_uid)));
+    if (owed) {
+      return Error(StatusCode::kAborted, "it is about to be taken off node {} first",
+                   Quote(options_.node));
+    }
+  }
   use->state = State::kAttaching;
   if (record.state == State::kDetaching) {
     record.state = record.mapping.has_value() ? State::kMapped : State::kAttaching;

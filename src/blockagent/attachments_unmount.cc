@@ -33,6 +33,7 @@ Status OtherMountError(const std::string& folder, const MountEntry& mount) {
 }  // namespace
 
 Status Attachments::UnmountAt(const Record& record, const std::string& folder, bool lazily) {
+  if (folder.empty()) return base::OkStatus();  // the entry names no pod (ForceOffNode)
   const std::string target = MountPointOf(folder);
   for (int i = 0; i < kMostStacked; ++i) {
     ASSIGN_OR_RETURN(const auto table, parts_.mounter.List());
@@ -56,10 +57,12 @@ StatusOr<bool> Attachments::FreeFromDead(const Record& record, const Force& forc
   // clean as long as it lives.
   ASSIGN_OR_RETURN(const BackendPtr before, OpenBackend(record.backend));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.end_unshown.before">());
-  const Status ended = before->EndUnshown(record.image);
+  const Status ended =
+      before->EndUnshown(record.image, force.on ? std::optional(force.patience) : std::nullopt);
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.end_unshown.after">());
   if (!ended.ok()) {
-    if (force.on) return ended;
+    // After a loss the fence stays, because a person gives the writes up by breaking it.
+    if (force.on || ended.code() == StatusCode::kDataLoss) return ended;
     LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(ended));
     return false;
   }
@@ -75,6 +78,20 @@ StatusOr<bool> Attachments::FreeFromDead(const Record& record, const Force& forc
   }();
   if (!freed.ok()) LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(freed));
   return freed.ok();
+}
+
+Status Attachments::TakeOffUnused(Record record, const Force& force) {
+  ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(record, force));
+  bool freed = true;
+  if (!was_mapped || force.on) {
+    ASSIGN_OR_RETURN(freed, FreeFromDead(record, force));
+  }
+  if (!freed) {
+    return Error(StatusCode::kUnavailable,
+                 "image {} may still have the lock of a process of this node that died",
+                 Quote(record.image));
+  }
+  return records_->Remove(record.volume);
 }
 
 StatusOr<bool> Attachments::UnmapLocked(Record& record, const Force& force) {
@@ -301,8 +318,8 @@ Status Attachments::SettleLost(const Record& record, const Use& use, bool& resto
   if (use.state != State::kMounted) {
     const Status done = TakeOffLocked(record, use.entry, {});
     // Force is safe for a use that was never mounted, because only leftovers of this node can block
-    // its unmount.
-    if (!done.ok() && use.state == State::kAttaching) {
+    // its unmount. But only a person gives up what an earlier use wrote.
+    if (!done.ok() && use.state == State::kAttaching && done.code() != StatusCode::kDataLoss) {
       return TakeOffLocked(record, use.entry, {.on = true});
     }
     if (done.ok()) return done;
@@ -321,7 +338,8 @@ void Attachments::ReportQuarantined(const Record& record, const std::string& why
   const std::string text =
       fmt::format("volume {} on node {}: {}", Quote(record.volume), Quote(options_.node), why);
   LOG_WARNING("{}", text);
-  ReportDevice(record, "Quarantined", why);
+  // The fence of a node without uses is another node's.
+  if (!record.uses.empty()) ReportDevice(record, "Quarantined", why);
   parts_.events.Record(ReferenceToVolume(record), base::EventType::kWarning, "VolumeQuarantined",
                        text);
   for (const Use& use : record.uses) {
@@ -351,8 +369,13 @@ Status Attachments::ReconcileUses(Record& record, bool& again) {
     if (!done.ok()) {
       again = true;
       LOG_WARNING("volume {}: {}", Quote(record.volume), base::ToString(done));
+      const std::string why(base::Message(done));
       auto now = records_->Get(record.volume);
-      if (now.has_value()) ReportDevice(*now, "Detaching", std::string(base::Message(done)));
+      if (now.has_value() && done.code() == StatusCode::kDataLoss) {
+        ReportQuarantined(*now, why);
+      } else if (now.has_value()) {
+        ReportDevice(*now, "Detaching", why);
+      }
     }
     auto now = records_->Get(record.volume);
     if (!now.has_value()) {
@@ -372,17 +395,12 @@ StatusOr<bool> Attachments::Reconcile(const std::string& volume, Deadline deadli
   if (record->uses.empty()) {
     // A new pod was kept out while the device of the last pod was still there, or the storage could
     // not be asked.
-    ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(*record, {}));
-    bool freed = true;
-    if (!was_mapped) {
-      ASSIGN_OR_RETURN(freed, FreeFromDead(*record, {}));
+    const Status done = TakeOffUnused(*record, {});
+    if (done.code() == StatusCode::kDataLoss) {
+      ReportQuarantined(*record, fmt::format("{}; no fence names the node, so add --node {}",
+                                             base::Message(done), options_.node));
     }
-    if (!freed) {
-      return Error(StatusCode::kUnavailable,
-                   "image {} may still have the lock of a process of this node that died",
-                   Quote(record->image));
-    }
-    RETURN_IF_ERROR(records_->Remove(volume));
+    RETURN_IF_ERROR(done);
     return false;
   }
   RETURN_IF_ERROR(ReconcileUses(*record, again));

@@ -7,6 +7,7 @@
 #include "block/fake_backend.h"
 #include "blockagent/cluster_cleanup.h"
 #include "blockagent/fake_rights.h"
+#include "blockagent/fence.h"
 #include "blockagent/node_cleanup_worker.h"
 #include "blockagent/node_cleanups.h"
 #include "kube/fake_client.h"
@@ -96,6 +97,16 @@ class CleanupTest : public testing::Test {
                            .mapping = mapping,
                            .uses = {{.entry = FenceEntryOf(volume), .state = state}}})
                     .ok());
+  }
+  void PutRecordWithoutUses(const std::string& volume) {
+    const auto records = Records::Open(folder_ / "volumes");
+    ASSERT_OK(records);
+    ASSERT_OK((*records)->Put({.volume = volume,
+                               .cluster = "main",
+                               .image = "img-" + volume,
+                               .backend = kBackend,
+                               .boot_id = *platform::BootId(),
+                               .state = State::kDetaching}));
   }
   void Open() {
     auto opened = Attachments::Open(
@@ -197,6 +208,117 @@ TEST_F(CleanupTest, AVolumeWithoutADeviceIsTakenOffWithoutItsStorage) {
   ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
   EXPECT_FALSE(attachments_->Find("pv-1").has_value());
   EXPECT_EQ(asked, 3);
+}
+
+// The I/O proxy could not flush the volume, and this node has no mapping of it any more.
+TEST_F(CleanupTest, ALossOfAVolumeWithoutADeviceIsToldUntilAPersonBreaksItsFence) {
+  PutRecord("pv-1", std::nullopt);
+  AddFence("pv-1");
+  bool given_up = false;
+  on_call_ = [&](std::string_view call, const std::string&) {
+    if (call == "ForceEndUnshown") given_up = true;
+    return call == "EndUnshown" && !given_up ? Error(StatusCode::kDataLoss, "it was not flushed")
+                                             : base::OkStatus();
+  };
+  Open();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
+    EXPECT_TRUE(HasFence("pv-1")) << "its fence can be broken";
+    ASSERT_TRUE(attachments_->Find("pv-1").has_value());
+    const Json fence = client_.Peek(api::kinds::kVolumeFence, "", "pv-1");
+    const Json device = base::json::Array(fence, {"status", "devices"}).at(0);
+    EXPECT_EQ(device["state"], "Quarantined");
+    EXPECT_THAT(device["message"].get<std::string>(), HasSubstr("it was not flushed"));
+    EXPECT_GE(std::ranges::count(events_.events(), "VolumeQuarantined",
+                                 &volume::FakeEventSink::Event::reason),
+              2);  // of the PersistentVolume, and of the pod
+    Open();        // the agent is started anew
+  }
+  EXPECT_FALSE(given_up);
+  ASSERT_OK(BreakFence(client_, "pv-1", "a person broke it"));
+  ASSERT_OK(WorkOff());
+  EXPECT_TRUE(given_up);
+  EXPECT_FALSE(HasFence("pv-1"));
+  EXPECT_FALSE(HasCleanup());
+  EXPECT_FALSE(attachments_->Find("pv-1").has_value());
+}
+
+TEST_F(CleanupTest, ALossOfAVolumeThatIsOnNoRecordIsGivenUpByAPerson) {
+  AddFence("pv-1");
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "PersistentVolume"},
+               {"metadata", {{"name", "pv-1"}}},
+               {"spec", {{"flexVolume", {{"options", {{"cluster", "main"}, {"image", "i"}}}}}}}});
+  bool given_up = false;
+  on_call_ = [&](std::string_view call, const std::string& image) {
+    if (call == "ForceEndUnshown") given_up = image == "i";
+    return call == "EndUnshown" && !given_up ? Error(StatusCode::kDataLoss, "it was not flushed")
+                                             : base::OkStatus();
+  };
+  Open();
+  ASSERT_OK(BreakFence(client_, "pv-1", "a person broke it"));
+  ASSERT_OK(WorkOff());
+  EXPECT_TRUE(given_up);
+  EXPECT_FALSE(HasCleanup());
+}
+
+// The fence was given back before the I/O proxy said that it could not flush the volume.
+TEST_F(CleanupTest, ALossThatNoFenceNamesIsGivenUpByTheNameOfItsNode) {
+  client_.Add({{"apiVersion", "v1"},
+               {"kind", "PersistentVolume"},
+               {"metadata", {{"name", "pv-1"}}},
+               {"spec",
+                {{"flexVolume",
+                  {{"driver", "berth.dev/block"},
+                   {"options", {{"cluster", "main"}, {"image", "img-pv-1"}}}}}}}});
+  for (const bool recorded : {true, false}) {
+    bool given_up = false;
+    on_call_ = [&](std::string_view call, const std::string&) {
+      if (call == "ForceEndUnshown") given_up = true;
+      return call == "EndUnshown" && !given_up ? Error(StatusCode::kDataLoss, "it was not flushed")
+                                               : base::OkStatus();
+    };
+    if (recorded) PutRecordWithoutUses("pv-1");
+    Open();
+    if (recorded) {
+      EXPECT_EQ(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)).status().code(),
+                StatusCode::kDataLoss);
+      EXPECT_TRUE(std::ranges::any_of(events_.events(), [](const auto& event) {
+        return event.reason == "VolumeQuarantined" && event.message.ends_with("--node n1");
+      }));
+    }
+    // Another node's pod waits for the volume.
+    AddFence("pv-1", "n2");
+    ASSERT_OK(ForceOffNode(client_, api::VolumeName("pv-1"), api::NodeName("n1"), "a person"));
+    ASSERT_OK(WorkOff());
+    EXPECT_TRUE(given_up);
+    EXPECT_TRUE(HasFence("pv-1")) << "it is the other node's";
+    EXPECT_FALSE(HasCleanup());
+    EXPECT_FALSE(attachments_->Find("pv-1").has_value());
+  }
+  AddFence("pv-1");
+  EXPECT_EQ(ForceOffNode(client_, api::VolumeName("pv-1"), api::NodeName("n1"), "").code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ForceOffNode(client_, api::VolumeName("pv-2"), api::NodeName("n1"), "").code(),
+            StatusCode::kNotFound);
+  EXPECT_FALSE(HasCleanup());
+}
+
+// The fence lost the entry of a pod whose volume was never mounted. That the agent takes such a use
+// off by force must not give up what an earlier use wrote.
+TEST_F(CleanupTest, ALossIsNotGivenUpBecauseTheFenceLostTheUse) {
+  PutRecord("pv-1", std::nullopt);
+  AddPod("uid-pv-1");
+  int forced = 0;
+  on_call_ = [&](std::string_view call, const std::string&) {
+    if (call == "ForceEndUnshown") ++forced;
+    return call == "EndUnshown" ? Error(StatusCode::kDataLoss, "it was not flushed")
+                                : base::OkStatus();
+  };
+  Open();
+  ASSERT_OK(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)));
+  EXPECT_EQ(forced, 0);
+  EXPECT_TRUE(HasFence("pv-1")) << "it is written again";
 }
 
 // The node reached neither the API nor the storage: the volume goes although both are away, and its
@@ -485,6 +607,26 @@ TEST_F(ClusterCleanupTest, AVolumeThatHangsHoldsUpNoOther) {
               HasSubstr("does not answer"));
   hangs = false;
   WaitFor("Clean");
+}
+
+// The pod of the last use is gone, and the proxy's answer came only after its fence was given back.
+TEST_F(ClusterCleanupTest, GivesUpWhatAVolumeWithoutADeviceCouldNotFlush) {
+  PutRecordWithoutUses("pv-1");
+  bool given_up = false;
+  on_call_ = [&](std::string_view call, const std::string&) {
+    if (call == "ForceEndUnshown") given_up = true;
+    return call == "EndUnshown" ? Error(StatusCode::kDataLoss, "it was not flushed")
+                                : base::OkStatus();
+  };
+  Open();
+  EXPECT_EQ(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)).status().code(),
+            StatusCode::kDataLoss);
+  EXPECT_EQ(std::ranges::count(events_.events(), "VolumeQuarantined",
+                               &volume::FakeEventSink::Event::reason),
+            1);
+  ASSERT_OK(attachments_->TakeAllOff("pv-1", {.on = true}, steady_clock::now() + seconds(10)));
+  EXPECT_TRUE(given_up);
+  EXPECT_FALSE(attachments_->Find("pv-1").has_value());
 }
 
 }  // namespace

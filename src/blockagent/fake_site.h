@@ -78,10 +78,7 @@ class FakeSite {
     }
     ServeBlockKinds(client);
     std::filesystem::create_directories(images());
-    client.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
-                {"kind", "StorageCluster"},
-                {"metadata", {{"name", "main"}}},
-                {"spec", {{"backend", Settings()}}}});
+    AddCluster();
   }
   ~FakeSite() {
     // Unmounts what a failed test left, because mounts keep devices open.
@@ -102,9 +99,18 @@ class FakeSite {
   }
 
   std::string images() const { return folder / "images"; }
-  base::Json Settings() const { return {{"images", {{"folder", images()}}}}; }
+  base::Json Settings() const {
+    base::Json settings = {{"folder", images()}};
+    if (!proxy_socket_.empty()) settings["access"] = "Proxy";
+    return {{"images", std::move(settings)}};
+  }
+  // From now on, the I/O proxy that listens at `socket` serves the volumes of all nodes.
+  void ServeByProxy(const std::string& socket) {
+    proxy_socket_ = socket;
+    AddCluster();
+  }
   std::unique_ptr<block::Backend> BackendOf(const std::string& node) {
-    auto made = block::OpenBackend(Settings(), {*exec, *mounter, "", node});
+    auto made = block::OpenBackend(Settings(), {*exec, *mounter, proxy_socket_, node});
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);
   }
@@ -112,20 +118,20 @@ class FakeSite {
   // Opens an agent's attachments, as the agent does at its start.
   std::unique_ptr<Attachments> Start(const std::string& node) {
     nodes_.push_back(node);
-    auto made =
-        Attachments::Open({.node = node,
-                           .data_folder = folder / ("data-" + node),
-                           .kubelet_folder = folder / ("kubelet-" + node),
-                           .consumers = {.lease_time = lease_time, .now = [this] { return now; }},
-                           .image_patience = image_patience},
-                          {.client = ClientOf(node),
-                           .exec = *exec,
-                           .mounter = *mounter,
-                           .events = events,
-                           .clock = clock,
-                           .make_backend = [this, node](const base::Json& settings) {
-                             return block::OpenBackend(settings, {*exec, *mounter, "", node});
-                           }});
+    auto made = Attachments::Open(
+        {.node = node,
+         .data_folder = folder / ("data-" + node),
+         .kubelet_folder = folder / ("kubelet-" + node),
+         .consumers = {.lease_time = lease_time, .now = [this] { return now; }},
+         .image_patience = image_patience},
+        {.client = ClientOf(node),
+         .exec = *exec,
+         .mounter = *mounter,
+         .events = events,
+         .clock = clock,
+         .make_backend = [this, node](const base::Json& settings) {
+           return block::OpenBackend(settings, {*exec, *mounter, proxy_socket_, node});
+         }});
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);
   }
@@ -219,6 +225,14 @@ class FakeSite {
   const std::unique_ptr<platform::Mounter> mounter = platform::NewMounter();
 
  private:
+  void AddCluster() {
+    client.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
+                {"kind", "StorageCluster"},
+                {"metadata", {{"name", "main"}}},
+                {"spec", {{"backend", Settings()}}}});
+  }
+
+  std::string proxy_socket_;
   std::vector<std::string> nodes_;
   std::map<std::string, std::unique_ptr<AgentClient>> agents_;
 };

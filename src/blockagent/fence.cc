@@ -432,4 +432,25 @@ StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::st
                kMostTries);
 }
 
+Status ForceOffNode(kube::Client& client, const api::VolumeName& volume, const api::NodeName& node,
+                    const std::string& reason) {
+  ASSIGN_OR_RETURN(const std::optional<VolumeFence> fence, ReadFence(client, volume.text()));
+  if (fence.has_value() && std::ranges::any_of(fence->entries(), [&](const FenceEntry& entry) {
+        return entry.node == node.text();
+      })) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the fence of volume {} names node {}: break it, without --node",
+                 Quote(volume.text()), Quote(node.text()));
+  }
+  const auto pv = kube::Get<api::PersistentVolume>(client, "", volume.text());
+  RETURN_IF_ERROR_WITH(pv, fmt::format("read PersistentVolume {}", Quote(volume.text())));
+  const std::string cluster = pv->String({"spec", "flexVolume", "options", api::kClusterOption});
+  return AddCleanups(client, node.text(),
+                     {{.volume = volume.text(),
+                       .attachment = {.node = node.text(), .cluster_name = cluster},
+                       .cluster_name = cluster,
+                       .image = pv->String({"spec", "flexVolume", "options", api::kImageOption}),
+                       .reason = reason}});
+}
+
 }  // namespace berth::blockagent

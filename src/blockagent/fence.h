@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "api/kinds/block_kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
 #include "base/status.h"
@@ -129,5 +130,12 @@ base::ObjectReference ReferenceToPod(const api::FenceEntry& entry);
 base::StatusOr<std::vector<api::FenceEntry>> BreakFence(kube::Client& client,
                                                         const std::string& volume,
                                                         const std::string& reason);
+
+// Writes the volume into the NodeCleanup of `node`, which no fence has to name, so that the node's
+// agent takes off by force what it has of the volume. This is `berth fence break --dangerous
+// --node`, by which a person gives up writes of a use that the fence has forgotten. NOT_FOUND:
+// there is no such PersistentVolume. FAILED_PRECONDITION: the fence names the node: break that.
+base::Status ForceOffNode(kube::Client& client, const api::VolumeName& volume,
+                          const api::NodeName& node, const std::string& reason);
 
 }  // namespace berth::blockagent

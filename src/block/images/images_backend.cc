@@ -243,6 +243,10 @@ class ProxiedImages : public Images {
   base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) override {
     return mappings_.ForceUnmap(mapping, patience);
   }
+  base::Status EndUnshown(const std::string& image,
+                          std::optional<std::chrono::milliseconds> force_within) override {
+    return mappings_.EndUnshown(image, force_within);
+  }
 
  private:
   const ProxyMappings mappings_;

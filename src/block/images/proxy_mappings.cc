@@ -132,8 +132,10 @@ base::Status ProxyMappings::Unmap(const Mapping& mapping) const {
   return client_.Close(mapping.image);
 }
 
-base::Status ProxyMappings::EndUnshown(const std::string& image) const {
-  return has_proxy_ ? client_.Close(image) : base::OkStatus();
+base::Status ProxyMappings::EndUnshown(
+    const std::string& image, std::optional<std::chrono::milliseconds> force_within) const {
+  if (!has_proxy_) return base::OkStatus();
+  return force_within.has_value() ? client_.Kill(image, *force_within) : client_.Close(image);
 }
 
 // Kills the daemon first, because then every request that waits for it fails, and it writes nothing

@@ -32,8 +32,9 @@ class ProxyMappings {
   // Grows the device to at least `size_bytes`, the size of the image.
   base::StatusOr<Mapping> Refresh(const Mapping& mapping, int64_t size_bytes) const;
   base::Status Unmap(const Mapping& mapping) const;
-  // Backend::EndUnshown. FAILED_PRECONDITION: a device shows the volume.
-  base::Status EndUnshown(const std::string& image) const;
+  // Backend::EndUnshown. FAILED_PRECONDITION, only without force: a device shows the volume.
+  base::Status EndUnshown(const std::string& image,
+                          std::optional<std::chrono::milliseconds> force_within) const;
   // OK only once the daemon has ended, as the I/O proxy says.
   base::Status ForceUnmap(const Mapping& mapping, std::chrono::milliseconds patience) const;
 

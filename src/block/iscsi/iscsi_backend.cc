@@ -187,7 +187,10 @@ class IscsiBackend : public Backend {
     if (!HasNode(*holders, node_)) return base::OkStatus();
     return FenceKeys(image, {{"call", "fence"}, {"target", node_}});
   }
-  base::Status EndUnshown(const std::string& image) override { return proxied_.EndUnshown(image); }
+  base::Status EndUnshown(const std::string& image,
+                          std::optional<milliseconds> force_within) override {
+    return proxied_.EndUnshown(image, force_within);
+  }
 
   base::Status NoteFormatting(const std::string& image, const std::string& /*uuid*/) override {
     return ReadFormatting(image).status();

@@ -99,6 +99,14 @@ class NbdBackend : public Backend {
                  Quote(node.text()));
   }
 
+  base::Status EndUnshown(const std::string& image,
+                          std::optional<milliseconds> force_within) override {
+    const base::Status ended = proxied_.EndUnshown(image, force_within);
+    // A node whose kernel serves the volumes need not run a proxy. If there was one, it ends what
+    // no device shows once it runs again.
+    return ended.code() == StatusCode::kUnavailable && !UsesProxy() ? base::OkStatus() : ended;
+  }
+
   // This uses no folder of images, because this host may not be able to reach it.
   base::Status NoteFormatting(const std::string& image, const std::string& /*uuid*/) override {
     return ReadFormatting(image).status();

@@ -401,7 +401,7 @@ base::Status Exports::QuarantineLost(Export record) {
   record.state = Export::State::kQuarantined;
   record.reason = record.lost +
                   "; it is not shown again, and as long as that process lives, it keeps its lock, "
-                  "until the volume is forced off: berth fence break --dangerous";
+                  "until you give those writes up: berth fence break --dangerous VOLUME";
   RETURN_IF_ERROR(WriteRecord(record));
   LOG_ERROR("volume {} is quarantined: {}", Quote(record.volume.image), record.reason);
   return Error(StatusCode::kDataLoss, "volume {} is quarantined: {}", Quote(record.volume.image),

@@ -158,7 +158,10 @@ class RbdBackend : public Backend {
              fmt::join(clients, ", "));
     return base::OkStatus();
   }
-  base::Status EndUnshown(const std::string& image) override { return proxied_.EndUnshown(image); }
+  base::Status EndUnshown(const std::string& image,
+                          std::optional<milliseconds> force_within) override {
+    return proxied_.EndUnshown(image, force_within);
+  }
   base::Status FreeFromDead(const std::string& image) override {
     const auto holders = FindHolders(image);
     if (holders.status().code() == StatusCode::kNotFound) return base::OkStatus();

@@ -170,11 +170,11 @@ TEST_F(RbdMappingTest, AForcedUnmapIsNotDoneWhileAProcessOfTheVolumeCannotBeKill
     EXPECT_FALSE(backend_->FindMapping("pvc-1")->has_value()) << "the device is gone";
   }
   // An agent that knows of no device any more finds the process, too.
-  EXPECT_FALSE(backend_->EndUnshown("pvc-1").ok());
+  EXPECT_FALSE(backend_->EndUnshown("pvc-1", std::nullopt).ok());
   (*lost)->Die();
   ASSERT_OK(backend_->ForceUnmap(*mapping, std::chrono::seconds(10)));
   EXPECT_THAT(exports_->List(), IsEmpty());
-  ASSERT_OK(backend_->EndUnshown("pvc-1"));
+  ASSERT_OK(backend_->EndUnshown("pvc-1", std::nullopt));
   ASSERT_OK(backend_->FreeFromDead("pvc-1"));
   EXPECT_FALSE(*backend_->HasLock("pvc-1")) << "what is left of the process is fenced";
 }

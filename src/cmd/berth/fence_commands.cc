@@ -23,6 +23,7 @@ using base::StatusCode;
 struct BreakFlags {
   cli::ApiOptions api;
   std::string volume;
+  std::string node;   // only this one, which the fence does not name; empty: break the fence
   std::string typed;  // the value of --yes-i-lose-data; empty: ask the user
   bool dangerous = false;
 };
@@ -32,13 +33,18 @@ struct BreakFlags {
 Status ConfirmVolume(const BreakFlags& flags, const std::vector<api::FenceEntry>& entries) {
   std::string typed = flags.typed;
   if (typed.empty()) {
-    cli::Print(fmt::format("Volume {} is used, as far as its fence says, by:\n", flags.volume));
+    if (flags.node.empty()) {
+      cli::Print(fmt::format("Volume {} is used, as far as its fence says, by:\n", flags.volume));
+    }
     for (const api::FenceEntry& entry : entries) {
       cli::Print(fmt::format("  {}\n", blockagent::Describe(entry)));
     }
     cli::Print(
-        "If one of them still writes to it, two writers will destroy its file system.\n"
-        "Type the volume's name to break the fence: ");
+        flags.node.empty()
+            ? "If one of them still writes to it, two writers will destroy its file system.\n"
+              "Type the volume's name to break the fence: "
+            : "What the node has not written yet is lost.\n"
+              "Type the volume's name to take it off the node by force: ");
     std::getline(std::cin, typed);
   }
   if (typed == flags.volume) return base::OkStatus();
@@ -56,16 +62,24 @@ Status BreakFence(const BreakFlags& flags, bool data_folder_given) {
   }
   ASSIGN_OR_RETURN(const kube::Config config, cli::LoadApiConfig(flags.api, data_folder_given));
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
+  const std::string reason = "a person broke the fence: berth fence break --dangerous";
+  if (!flags.node.empty()) {
+    RETURN_IF_ERROR(ConfirmVolume(flags, {}));
+    RETURN_IF_ERROR(blockagent::ForceOffNode(*client, api::VolumeName(flags.volume),
+                                             api::NodeName(flags.node), reason));
+    cli::Print(fmt::format("node '{}' takes the volume off when it can\n", flags.node));
+    return base::OkStatus();
+  }
   const auto fence = kube::Get<api::VolumeFence>(*client, "", flags.volume);
   if (fence.status().code() == StatusCode::kNotFound) {
-    return Error(StatusCode::kNotFound, "volume '{}' has no fence: nobody uses it", flags.volume);
+    return Error(StatusCode::kNotFound,
+                 "volume '{}' has no fence: nobody uses it; if a node has not written everything "
+                 "that it answered, and that is to be given up, name the node: --node NODE",
+                 flags.volume);
   }
   RETURN_IF_ERROR(fence);
   RETURN_IF_ERROR(ConfirmVolume(flags, fence->entries()));
-  ASSIGN_OR_RETURN(
-      const auto broken,
-      blockagent::BreakFence(*client, flags.volume,
-                             "a person broke the fence: berth fence break --dangerous"));
+  ASSIGN_OR_RETURN(const auto broken, blockagent::BreakFence(*client, flags.volume, reason));
   for (const api::FenceEntry& entry : broken) {
     cli::Print(fmt::format("broke the fence of {}; node '{}' takes the volume off when it can\n",
                            blockagent::Describe(entry), entry.node));
@@ -84,6 +98,9 @@ void AddFenceCommands(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<BreakFlags>();
   command->add_option("volume", flags->volume, "The PersistentVolume")->required();
   command->add_flag("--dangerous", flags->dangerous, "Break the fence although data may be lost");
+  command->add_option("--node", flags->node,
+                      "Break nothing, but have this node, which the fence does not name, give up "
+                      "what it has not written");
   command->add_option("--yes-i-lose-data", flags->typed,
                       "The volume's name once more, instead of being asked for it");
   command->add_option("--kubeconfig", flags->api.kubeconfig, "How to reach the API");
