@@ -57,7 +57,7 @@ base::StatusOr<base::UniqueFd> ListenAt(const std::string& path) {
 }
 
 // Serves the control calls. What it is given is borrowed.
-std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, BlockStore& store,
+std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, FlushedStore& store,
                                               FuseFile& file, RequestThreads& threads) {
   base::ipc::Server::Options options{
       .name = "calls", .listener = std::move(listener), .max_calls = kMostCalls};
@@ -65,7 +65,8 @@ std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, BlockStor
       [&store](const Request& /*request*/) -> base::StatusOr<base::ipc::Reply> {
     return Message()
         .Set(calls::kSize, store.size_bytes())
-        .Set(calls::kReadOnly, int64_t{store.read_only()});
+        .Set(calls::kReadOnly, int64_t{store.read_only()})
+        .Set(calls::kFlushed, int64_t{store.HasFlushed()});
   };
   options.methods[std::string(calls::kResize)] =
       [&store, &file](const Request& /*request*/) -> base::StatusOr<base::ipc::Reply> {
@@ -96,6 +97,12 @@ std::unique_ptr<base::ipc::Server> ServeCalls(base::UniqueFd listener, BlockStor
   return std::make_unique<base::ipc::Server>(std::move(options));
 }
 
+void WriteLine(std::string_view text) {
+  const std::string line = fmt::format("{}\n", text);
+  fwrite(line.data(), 1, line.size(), stdout);
+  fflush(stdout);
+}
+
 // Returns the exit code of the process.
 base::StatusOr<int> Serve(BlockStore& storage, const ExportOptions& options) {
   PrepareProcess();  // for a program that did not read its settings by ReadSettings
@@ -124,6 +131,7 @@ base::StatusOr<int> Serve(BlockStore& storage, const ExportOptions& options) {
   if (!threads.JoinAll(kEndTime) || !file->AwaitTransfers(kEndTime)) {
     LOG_WARNING("a request does not end");
   }
+  if (told) WriteLine(calls::kFlushedReport);
   return told ? 0 : 1;
 }
 
@@ -137,9 +145,7 @@ int RunExport(std::unique_ptr<BlockStore> store, const ExportOptions& options) {
 }
 
 void ReportFailure(const base::Status& failure) {
-  const std::string line = base::json::Dump(base::json::FailureReply(failure)) + "\n";
-  fwrite(line.data(), 1, line.size(), stdout);
-  fflush(stdout);
+  WriteLine(base::json::Dump(base::json::FailureReply(failure)));
 }
 
 }  // namespace berth::blockexport

@@ -330,6 +330,27 @@ TEST_F(ServedVolumeTest, DoesNotQuitWithoutAFlush) {
   EXPECT_EQ(std::filesystem::file_size(file_), static_cast<uint64_t>(kSize));
 }
 
+TEST_F(ServedVolumeTest, KnowsWhetherAFlushHasCoveredAllWrites) {
+  Serve();
+  const auto has_flushed = [this] { return Call(calls::kStatus)->FindNumber(calls::kFlushed); };
+  EXPECT_EQ(has_flushed(), 1);
+  const base::UniqueFd file(open(file_.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
+  const Block block(kUnit);
+  for (const bool zeroes : {false, true}) {
+    if (zeroes) {
+      ASSERT_EQ(fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kUnit), 0);
+    } else {
+      ASSERT_EQ(pwrite(file.get(), block.data(), kUnit, 0), static_cast<ssize_t>(kUnit));
+    }
+    EXPECT_EQ(has_flushed(), 0);
+    ASSERT_EQ(fsync(file.get()), 0);
+    EXPECT_EQ(has_flushed(), 1);
+  }
+  commands_.flushes() = EIO;
+  EXPECT_LT(fsync(file.get()), 0);
+  EXPECT_EQ(has_flushed(), 0);
+}
+
 TEST_F(ServedVolumeTest, QuitsWithoutAFlushOnceTheStorageHasShutItOut) {
   Serve();
   const base::UniqueFd file(open(file_.c_str(), O_RDWR | O_CLOEXEC));

@@ -29,6 +29,14 @@ base::Status QuitDaemon(const ExportCall& call, steady_clock::time_point deadlin
   return call.volume.program.empty() ? QuitQemu(call, deadline) : QuitVolumeProgram(call, deadline);
 }
 
+bool HasFlushed(const ExportCall& call, steady_clock::time_point deadline) {
+  return !call.volume.program.empty() && HasProgramFlushed(call, deadline);
+}
+
+bool HasEndedFlushed(const ExportCall& call) {
+  return !call.volume.program.empty() && HasProgramReportedFlush(call);
+}
+
 std::string ProgramOf(const Volume& volume) {
   return volume.program.empty() ? "qemu-storage-daemon" : volume.program;
 }

@@ -51,6 +51,13 @@ base::Status EndUnusedConnections(const ExportCall& call,
 // FAILED_PRECONDITION: it refuses for another reason, and goes on.
 base::Status QuitDaemon(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
+// Whether the daemon says that nothing was written since the last flush that succeeded. False also
+// if it does not answer, or cannot know that, as qemu-storage-daemon.
+bool HasFlushed(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
+
+// Whether a daemon that has ended had flushed before, as it reported itself.
+bool HasEndedFlushed(const ExportCall& call);
+
 // The name of the daemon's program, for people.
 std::string ProgramOf(const Volume& volume);
 

@@ -41,8 +41,9 @@ struct Export {
   Volume volume;
   State state = State::kStarting;
   std::string reason;  // why it is quarantined
-  // Why writes that were answered may be lost: its daemon could not flush it. Only a kill forgets
-  // that. Empty: nothing is known to be lost.
+  // Why writes that were answered may be lost: its daemon could not flush it, or did not say that
+  // it has. Only a kill forgets that, or a daemon that says later that all is flushed. Empty:
+  // nothing is known to be lost.
   std::string lost;
   std::string boot_id;
   DaemonId daemon;

@@ -30,8 +30,10 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr int kMostStarts = 2;   // of a daemon that does not answer
-constexpr seconds kEndTime{10};  // until a daemon has flushed and ended
+constexpr int kMostStarts = 2;                 // of a daemon that does not answer
+constexpr seconds kEndTime{10};                // until what was killed has ended
+constexpr seconds kLeftoverTime{2};            // until a new process serves beside its leftovers
+constexpr milliseconds kStateAnswerTime{500};  // of a daemon that does not quit
 constexpr milliseconds kConnectPause{5};
 
 }  // namespace
@@ -73,6 +75,7 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
   if (!exports->wake_.valid()) return platform::ErrnoError(errno, "make an eventfd");
   RETURN_IF_ERROR(MountFuseControl(exports->options_.folder));
   RETURN_IF_ERROR(exports->Recover());
+  exports->AwaitLeftovers(steady_clock::now() + kLeftoverTime);
   exports->watching_ =
       std::jthread([raw = exports.get()](const std::stop_token& stop) { raw->WatchDaemons(stop); });
   exports->repairing_ = std::jthread(
@@ -81,6 +84,7 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
 }
 
 Exports::~Exports() {
+  leftovers_.Stop();
   watching_.request_stop();
   repairing_.request_stop();
   WakeWatcher();
@@ -155,7 +159,7 @@ base::Status Exports::Recover() {
         } else if (process->valid()) {
           LOG_INFO("adopted process {}, which shows volume {}", record.daemon.pid,
                    Quote(record.volume.image));
-          EndSpareConnections(record);  // of a growth that was interrupted
+          if (!record.volume.server.empty()) EndBeside(id);  // a growth may have been interrupted
         } else {
           MarkDeath(id, record.daemon, "ended while no io-proxy ran");
         }
@@ -168,9 +172,7 @@ base::Status Exports::Recover() {
         break;
       default:
         // A step was interrupted. Its caller calls again if it cannot be ended now.
-        if (const base::Status ended = EndInterrupted(record); !ended.ok()) {
-          LOG_ERROR("volume {}: {}", Quote(record.volume.image), base::ToString(ended));
-        }
+        EndBeside(id);
         break;
     }
   }
@@ -190,7 +192,9 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
   const std::optional<Export> before = FindExport(id);
   if (before.has_value()) {
     const Volume& shown = before->volume;
-    if (before->state == Export::State::kQuarantined) {
+    const bool quarantined = before->state == Export::State::kQuarantined;
+    // A daemon that could not say that it has flushed is asked again.
+    if (quarantined && (before->lost.empty() || !CloseExport(*before).ok())) {
       return Error(StatusCode::kFailedPrecondition, "volume {} is quarantined: {}",
                    Quote(volume.image), before->reason);
     }
@@ -212,7 +216,7 @@ base::StatusOr<Shown> Exports::ShowVolume(const Volume& volume) {
       RememberSettings(id, volume.settings);
       return InspectExport(*before);
     }
-    RETURN_IF_ERROR(EndInterrupted(*before));
+    if (!quarantined) RETURN_IF_ERROR(EndInterrupted(*before));
   }
   return StartExport({.volume = volume, .boot_id = boot_id_});
 }
@@ -329,13 +333,24 @@ base::Status Exports::QuitExport(const Export& record) const {
   if (!process.valid()) {
     return Error(StatusCode::kUnavailable, "process {} has ended already", record.daemon.pid);
   }
-  const base::Status told = QuitDaemon(CallOf(record), steady_clock::now() + kEndTime);
+  const base::Status told = QuitDaemon(CallOf(record), steady_clock::now() + options_.end_within);
   // UNAVAILABLE: it may be ending since an earlier call.
   if (!told.ok() && told.code() != StatusCode::kUnavailable) return told;
   RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.flushed">());
-  if (platform::WaitReadable(process.get(), steady_clock::now() + kEndTime)) return told;
+  if (platform::WaitReadable(process.get(), steady_clock::now() + options_.end_within)) return told;
+  // A program of Berth answers after the flush, but qemu-storage-daemon before it.
+  if (told.ok() && !record.volume.program.empty()) {
+    LOG_WARNING("process {} has flushed volume {}, but does not end", record.daemon.pid,
+                Quote(record.volume.image));
+    return told;
+  }
   return Error(StatusCode::kDeadlineExceeded, "process {} does not end: {}", record.daemon.pid,
                base::ToString(told));
+}
+
+bool Exports::HasNothingToLose(const Export& record) const {
+  return record.volume.read_only ||
+         HasFlushed(CallOf(record), steady_clock::now() + kStateAnswerTime);
 }
 
 base::Status Exports::StopExport(const Export& record) {
@@ -385,8 +400,19 @@ base::Status Exports::CloseExport(Export record) {
         "process {} could not flush it when it was closed, so writes that it answered may be lost "
         "({})",
         record.daemon.pid, base::Message(quit));
+  } else if (quit.code() == StatusCode::kDeadlineExceeded && record.lost.empty() &&
+             !HasNothingToLose(record)) {
+    record.lost = fmt::format(
+        "process {} has not said in time whether it could flush it, so writes that it answered may "
+        "be lost, unless it says later that it could ({})",
+        record.daemon.pid, base::Message(quit));
   }
-  if (!quit.ok() && !record.lost.empty()) return QuarantineLost(std::move(record));
+  // After an earlier Close that did not wait long enough.
+  const bool ended_flushed =
+      quit.code() == StatusCode::kUnavailable && HasEndedFlushed(CallOf(record));
+  if (!quit.ok() && !ended_flushed && !record.lost.empty()) {
+    return QuarantineLost(std::move(record));
+  }
   if (quit.code() == StatusCode::kFailedPrecondition) return quit;
   // A daemon that ended by itself, while no device showed the file, had no write that could be
   // lost.
@@ -410,7 +436,15 @@ base::Status Exports::QuarantineLost(Export record) {
 
 base::Status Exports::KillExport(Export record) {
   record.state = Export::State::kKilling;
-  RETURN_IF_ERROR(WriteRecord(record));
+  // The record makes the next process go on with the kill. Without it, as on a full disk, the kill
+  // goes on all the same, because the daemon must write nothing more. After a crash its caller then
+  // has to ask again.
+  if (const base::Status written = WriteRecord(record); !written.ok()) {
+    LOG_WARNING("volume {}: its daemon is killed, although that cannot be recorded: {}",
+                Quote(record.volume.image), base::ToString(written));
+    base::MutexLock lock(mutex_);
+    exports_[IdOf(record.volume.store, record.volume.image)] = record;
+  }
   return RemoveExport(record);
 }
 

@@ -14,10 +14,14 @@
 //   (any state) ──────────────────▶ killing ────────────────────────────┘
 //
 // After the death of its daemon a quarantined export is begun anew if no write can have been lost,
-// else it stays so until it is closed. If its daemon could not flush, it stays so until it is
-// killed, even if the daemon has ended meanwhile: the record says that data may be lost
-// (Export::lost). A process that finds "closing" goes on with the flush; one that finds "killing"
-// kills.
+// else it stays so until it is closed. If its daemon could not flush, or did not answer whether it
+// has flushed, it stays so until it is killed or its daemon says that it has flushed, even if the
+// daemon has ended meanwhile: the record says that data may be lost (Export::lost). Such a daemon
+// is left running, because it may still write what it holds once its storage answers.
+//
+// A process that finds "closing" goes on with the flush; one that finds "killing" kills. It does so
+// beside the other volumes, and does not wait long for it, because a daemon that hangs must delay
+// none of them.
 //
 // A daemon outlives this process, and the next process adopts it. No write can have been lost if
 // the volume was shown for reading only, or if no loop device showed the file. In all other cases
@@ -47,6 +51,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "base/workers/worker_pool.h"
 #include "block/proxy/export_daemon.h"
 #include "block/proxy/export_file.h"
 #include "block/proxy/export_record.h"
@@ -68,10 +73,13 @@ class Exports {
     std::chrono::milliseconds start_within{std::chrono::seconds(10)};
     // How long a program of Berth may take: it waits for its storage, and for the storage's lock.
     std::chrono::milliseconds program_within{std::chrono::seconds(40)};
+    // How long a daemon may take to flush, and then to end.
+    std::chrono::milliseconds end_within{std::chrono::seconds(10)};
     // How long a daemon that runs may take to show a new size.
     std::chrono::milliseconds grow_within{std::chrono::seconds(10)};
   };
-  // Adopts the daemons that an earlier process left. FAILED_PRECONDITION: another process uses the
+  // Adopts the daemons that an earlier process left, and ends what that did not end, or goes on
+  // with it if it takes more than two seconds. FAILED_PRECONDITION: another process uses the
   // folder.
   static base::StatusOr<std::unique_ptr<Exports>> Open(Options options);
   ~Exports();  // the daemons keep running
@@ -83,14 +91,15 @@ class Exports {
   // Grows the volume that is shown to at least `size` bytes. NOT_FOUND: it is not shown.
   base::StatusOr<Shown> Resize(const std::string& store, const std::string& image, int64_t size);
   // Has the daemon flush and end, and removes the export. OK if the volume is not shown. If a Kill
-  // has not ended, goes on with that. A daemon that does not answer in time is killed.
-  // FAILED_PRECONDITION: a loop device shows the file; or the daemon refuses for another reason
-  // than a failed flush, and goes on. DATA_LOSS: the daemon could not flush, so writes that it
-  // answered may be lost; it goes on and keeps its lock, and the export is quarantined until Kill.
+  // has not ended, goes on with that. A daemon that does not answer in time is killed if nothing
+  // can be lost by that. FAILED_PRECONDITION: a loop device shows the file; or the daemon refuses
+  // for another reason than a failed flush, and goes on. DATA_LOSS: the daemon could not flush, or
+  // does not answer, so writes that it answered may be lost; it goes on and keeps its lock, and the
+  // export is quarantined until Kill, or until a later Close gets the answer that all is flushed.
   base::Status Close(const std::string& store, const std::string& image);
-  // Kills the daemon and removes the export, even if the file is in use or another call works on
-  // it. OK if the volume is not shown. DEADLINE_EXCEEDED: the daemon does not end. ABORTED: the
-  // other call does not end.
+  // Kills the daemon and removes the export, even if the file is in use, another call works on it,
+  // or its record cannot be written. OK if the volume is not shown. DEADLINE_EXCEEDED: the daemon
+  // does not end. ABORTED: the other call does not end.
   base::Status Kill(const std::string& store, const std::string& image);
   // The exports in all states.
   std::vector<Export> List() const;
@@ -127,10 +136,13 @@ class Exports {
   // Starts the daemon of the export, and waits until its file is there.
   base::StatusOr<Shown> StartDaemonFor(Export& record, const base::UniqueFd& held,
                                        const std::stop_token& stop);
-  // Has the daemon flush, and waits for its end. UNAVAILABLE: it ended before it answered.
-  // DEADLINE_EXCEEDED: it did not answer, or did not end after its answer. DATA_LOSS and
-  // FAILED_PRECONDITION as for Close.
+  // Has the daemon flush, and waits for its end. OK: it has flushed; a program of Berth may still
+  // live. UNAVAILABLE: it ended before it answered. DEADLINE_EXCEEDED: it is not known whether it
+  // has flushed, because it did not answer, or is qemu-storage-daemon and did not end after its
+  // answer. DATA_LOSS and FAILED_PRECONDITION as for Close.
   base::Status QuitExport(const Export& record) const;
+  // Whether a daemon that does not quit has nothing that is not in the storage.
+  bool HasNothingToLose(const Export& record) const;
   // Kills the daemon of the export and unmounts its FUSE files. DEADLINE_EXCEEDED: the daemon does
   // not end, and its users get errors.
   base::Status StopExport(const Export& record);
@@ -142,6 +154,12 @@ class Exports {
   base::Status KillExport(Export record);
   // Goes on with what an earlier process or call did not end: a start, a Close or a Kill.
   base::Status EndInterrupted(const Export& record);
+  // Does that for what an earlier process did not end, unless a call has done it since. Of an
+  // export that serves, it ends the connections that a growth has left.
+  void EndLeftBehind(const std::string& id);
+  // Has a thread of its own do that.
+  void EndBeside(const std::string& id);
+  void AwaitLeftovers(std::chrono::steady_clock::time_point deadline);
   base::Status QuarantineLost(Export record);
   base::StatusOr<Shown> InspectExport(const Export& record) const;
   base::StatusOr<bool> IsUsed(const Export& record) const;
@@ -185,6 +203,9 @@ class Exports {
   // daemons are told meanwhile.
   std::multimap<RepairKind, Repair> repairs_ ABSL_GUARDED_BY(mutex_);
   base::CondVar repairs_changed_;
+  int leftovers_running_ ABSL_GUARDED_BY(mutex_) = 0;
+  base::CondVar leftovers_changed_;
+  base::WorkerPool leftovers_{{.name = "leftovers", .max_threads = 16}};
   std::jthread watching_;
   std::jthread repairing_;
 };

@@ -1,5 +1,5 @@
-// How exports.h watches its daemons: their deaths, exports that nothing uses, and what a growth
-// left.
+// How exports.h watches its daemons: their deaths, exports that nothing uses, and what a growth or
+// an earlier process left.
 #include <poll.h>
 #include <unistd.h>
 
@@ -36,6 +36,39 @@ bool NeedsSettings(const Export& record) {
 }
 
 }  // namespace
+
+void Exports::EndLeftBehind(const std::string& id) {
+  const auto hold = keys_.LockExclusive(id);
+  if (!hold.ok()) return;  // the call that has the key ends it first
+  const std::optional<Export> record = FindExport(id);
+  if (!record.has_value() || record->state == Export::State::kQuarantined) return;
+  if (record->state == Export::State::kServing) return EndSpareConnections(*record);
+  if (const base::Status ended = EndInterrupted(*record); !ended.ok()) {
+    LOG_ERROR("volume {}: {}", Quote(record->volume.image), base::ToString(ended));
+  }
+}
+
+void Exports::EndBeside(const std::string& id) {
+  const auto count = [this](int more) {
+    base::MutexLock lock(mutex_);
+    leftovers_running_ += more;
+    leftovers_changed_.NotifyAll();
+  };
+  count(1);
+  const bool posted = leftovers_.Post([this, id, count] {
+    EndLeftBehind(id);
+    count(-1);
+  });
+  if (posted) return;
+  LOG_WARNING("what was interrupted of export {} is ended by its next call", id);
+  count(-1);
+}
+
+void Exports::AwaitLeftovers(steady_clock::time_point deadline) {
+  base::MutexLock lock(mutex_);
+  while (leftovers_running_ > 0 && leftovers_changed_.WaitUntil(mutex_, deadline)) {
+  }
+}
 
 void Exports::MarkDeath(const std::string& id, const DaemonId& died, const std::string& how) {
   ReapDaemon(died);

@@ -46,7 +46,8 @@ class ProgramExportsTest : public testing::Test {
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   }
   void OpenExports(const std::string& image_program = "berth-export") {
-    auto exports = Exports::Open({.folder = run_, .image_program = image_program});
+    auto exports =
+        Exports::Open({.folder = run_, .image_program = image_program, .end_within = end_within_});
     ASSERT_OK(exports);
     exports_ = *std::move(exports);
   }
@@ -77,6 +78,7 @@ class ProgramExportsTest : public testing::Test {
   const platform::TempFolder folder_;
   const std::string run_ = folder_ / "run", settings_ = folder_ / "settings",
                     image_ = folder_.SparseFile("image", 64 * kMiB);
+  std::chrono::milliseconds end_within_{std::chrono::seconds(10)};  // of a proxy that is opened
   std::unique_ptr<Exports> exports_;
 };
 

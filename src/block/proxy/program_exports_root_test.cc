@@ -56,6 +56,19 @@ TEST_F(ProgramExportsTest, GrowAndEnd) {
   EXPECT_FALSE(std::filesystem::exists(shown->path));
 }
 
+TEST_F(ProgramExportsTest, AFrozenOneIsNotKilledAndFlushesWhenItWakesUp) {
+  exports_.reset();
+  end_within_ = std::chrono::milliseconds(500);
+  OpenExports();
+  ASSERT_OK(exports_->ShowVolume(MakeVolume()));
+  const pid_t daemon = exports_->List().front().daemon.pid;
+  ASSERT_EQ(kill(daemon, SIGSTOP), 0);
+  EXPECT_EQ(exports_->Close("store", "pvc-1").code(), base::StatusCode::kDataLoss);
+  ASSERT_EQ(kill(daemon, SIGCONT), 0);
+  ASSERT_OK(exports_->Close("store", "pvc-1"));
+  EXPECT_TRUE(exports_->List().empty());
+}
+
 TEST_F(ProgramExportsTest, AFailureIsTheOneThatTheProgramReports) {
   WriteProgram(
       "echo 'a line of its log' >&2\n"

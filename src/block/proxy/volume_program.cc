@@ -111,6 +111,18 @@ base::Status GrowVolumeProgram(const ExportCall& call, int64_t size,
                call.volume.program, Quote(call.volume.image), has, size);
 }
 
+bool HasProgramFlushed(const ExportCall& call, steady_clock::time_point deadline) {
+  const auto reply = AskProgram(call, calls::kStatus, deadline);
+  return reply.ok() && reply->FindNumber(calls::kFlushed).value_or(0) != 0;
+}
+
+bool HasProgramReportedFlush(const ExportCall& call) {
+  // The log is that of the last start alone.
+  const auto log = platform::ReadFile(call.log);
+  return log.ok() && fmt::format("\n{}", *log).find(fmt::format("\n{}\n", calls::kFlushedReport)) !=
+                         std::string::npos;
+}
+
 base::Status QuitVolumeProgram(const ExportCall& call, steady_clock::time_point deadline) {
   const auto told = AskProgram(call, calls::kQuit, deadline);
   if (told.ok()) return base::OkStatus();

@@ -20,6 +20,12 @@ base::Status AwaitVolumeProgram(const ExportCall& call,
 base::Status GrowVolumeProgram(const ExportCall& call, int64_t size,
                                std::chrono::steady_clock::time_point deadline);
 
+// False also if it does not answer, or is of an earlier version, which does not tell.
+bool HasProgramFlushed(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
+
+// Whether the program wrote that line to its output.
+bool HasProgramReportedFlush(const ExportCall& call);
+
 base::Status QuitVolumeProgram(const ExportCall& call,
                                std::chrono::steady_clock::time_point deadline);
 
