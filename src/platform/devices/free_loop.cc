@@ -13,6 +13,7 @@
 namespace berth::platform {
 namespace {
 
+// The devices that the FreeLoops of this process have, by number.
 struct Claims {
   base::Mutex mutex;
   std::set<int> numbers ABSL_GUARDED_BY(mutex);
@@ -44,13 +45,15 @@ base::StatusOr<FreeLoop> FreeLoop::Find(const base::UniqueFd& control, const std
     Claims& claims = GetClaims();
     base::MutexLock lock(claims.mutex);
     for (;; ++number) {
-      ASSIGN_OR_RETURN(const bool taken, IsTaken(tried, claims.numbers, number));
-      if (!taken) break;
+      const base::StatusOr<bool> taken = IsTaken(tried, claims.numbers, number);
+      RETURN_IF_ERROR_WITH(taken, context);
+      if (!*taken) break;
     }
     claims.numbers.insert(number);
   }
   FreeLoop found(number);
-  // The kernel has made the first free device, but perhaps not those behind it.
+  // LOOP_CTL_GET_FREE has made the device that it named. A device with a higher number may be
+  // missing.
   if (number != first && ioctl(control.get(), LOOP_CTL_ADD, number) < 0 && errno != EEXIST) {
     return ErrnoError(errno, fmt::format("{}: make /dev/loop{}", context, number));
   }

@@ -1,6 +1,6 @@
-// Free loop devices. Threads of this process that attach images at the same moment each get another
-// one: the kernel names the same free device to all who ask, and all but one of them would try it
-// in vain.
+// Finds free loop devices, for each thread of this process another one. The kernel names the same
+// free device to all threads that ask at the same moment, and all but one of them would try it in
+// vain. Thread-safe.
 #pragma once
 
 #include <set>

@@ -256,6 +256,18 @@ TEST_F(LoopDeviceTest, WithoutDescriptorsADeviceDoesNotCountAsGone) {
   EXPECT_TRUE(listed && looked && numbered) << "the walk ended too early";
 }
 
+TEST_F(LoopDeviceTest, ADeviceThatIsDetachedWhileItIsListedIsLeftOut) {
+  const std::string image = folder_.SparseFile("image", 1 << 20);
+  const LoopDevice loop = Attach(image);
+  const auto entries = ListLoopEntries([&](std::string_view path) {
+    if (path != image) return false;
+    EXPECT_TRUE(DetachLoop(loop).ok());
+    return true;
+  });
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  EXPECT_TRUE(entries->empty());
+}
+
 TEST_F(LoopDeviceTest, ADeadFileSystemHidesItsOwnImagesAlone) {
   const std::string image = folder_.SparseFile("image", 1 << 20);
   const LoopDevice loop = Attach(image);

@@ -25,8 +25,8 @@ namespace {
 
 constexpr uint64_t kSector = 512;
 
-// /sys/block is not used, because its names are symlinks to this folder and there may be hundreds
-// of free devices.
+// The folder of all loop devices, the free ones as well, of which there may be hundreds. It is
+// faster than /sys/block, whose names are symlinks that lead here.
 constexpr char kDevices[] = "/sys/devices/virtual/block";
 
 // Any error but these, such as EMFILE, says nothing about the device.
@@ -70,10 +70,14 @@ base::StatusOr<dev_t> ReadDeviceNumber(std::string_view device) {
   return makedev(major_number, minor_number);
 }
 
-// Describes a device by its attributes in /sys.
+// Describes a device by its attributes in /sys. `image_path` is empty if no file is attached to it
+// by now.
 base::StatusOr<LoopEntry> DescribeDevice(const std::string& name) {
   LoopEntry entry;
   LoopDevice& loop = entry.loop;
+  // The number is read before the path: so it is not that of a later attachment.
+  ASSIGN_OR_RETURN(entry.sequence, ReadNumberAttribute(name, "diskseq"));
+  ASSIGN_OR_RETURN(entry.image_path, ReadAttribute(name, "loop/backing_file"));
   loop.path = "/dev/" + name;
   ASSIGN_OR_RETURN(loop.device, ReadDeviceNumber(name));
   ASSIGN_OR_RETURN(const uint64_t read_only, ReadNumberAttribute(name, "ro"));
@@ -81,7 +85,6 @@ base::StatusOr<LoopEntry> DescribeDevice(const std::string& name) {
   ASSIGN_OR_RETURN(const uint64_t block_size,
                    ReadNumberAttribute(name, "queue/logical_block_size"));
   ASSIGN_OR_RETURN(const uint64_t sectors, ReadNumberAttribute(name, "size"));
-  ASSIGN_OR_RETURN(entry.sequence, ReadNumberAttribute(name, "diskseq"));
   ASSIGN_OR_RETURN(entry.size_limit, ReadNumberAttribute(name, "loop/sizelimit"));
   ASSIGN_OR_RETURN(const uint64_t autoclear, ReadNumberAttribute(name, "loop/autoclear"));
   loop.read_only = read_only != 0;
@@ -121,7 +124,7 @@ struct Answer {
   char label[LO_NAME_SIZE] = {};
 };
 
-// Makes only system calls.
+// Asks the device for its image, by system calls alone.
 void AskDevice(const char* path, Answer& answer) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
@@ -169,7 +172,8 @@ base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
   for (const auto& [name, image] : **images) {
     if (wanted && !wanted(image)) continue;
     ASSIGN_OR_RETURN(LoopEntry entry, DescribeDevice(name));
-    entry.image_path = image;
+    // It may have been detached, and another image attached, since it was found.
+    if (entry.image_path.empty() || (wanted && !wanted(entry.image_path))) continue;
     // If /dev is not a devtmpfs, as in a container, a device that the kernel made has no node yet.
     if (access(entry.loop.path.c_str(), F_OK) != 0) {
       mknod(entry.loop.path.c_str(), S_IFBLK | 0600, entry.loop.device);
@@ -192,7 +196,8 @@ base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
   for (LoopEntry& entry : found) {
     if (!entry.answered) {
       ASSIGN_OR_RETURN(const uint64_t sequence, ReadDiskSequence(entry.loop.path));
-      if (sequence != entry.sequence) continue;
+      ASSIGN_OR_RETURN(const bool has_image, HasImage(base::FileNameOf(entry.loop.path)));
+      if (sequence != entry.sequence || !has_image) continue;
     }
     attached.push_back(std::move(entry));
   }

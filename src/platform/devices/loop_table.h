@@ -30,8 +30,9 @@ struct LoopEntry {
 };
 
 // Lists the devices whose image path `wanted` accepts, by device number; an empty `wanted` accepts
-// all. It waits at most `timeout` for the file systems of all images, and then as long for each. A
-// device that is gone meanwhile is left out; a lack of descriptors is an error of the whole list.
+// all. It asks the file systems of all images and waits for them for `timeout` together. If one of
+// them does not answer, it asks each alone, and waits for each for `timeout` again. A device that
+// is detached meanwhile is left out; a lack of descriptors is an error of the whole list.
 base::StatusOr<std::vector<LoopEntry>> ListLoopEntries(
     const std::function<bool(std::string_view image_path)>& wanted,
     std::chrono::milliseconds timeout = std::chrono::seconds(2));
