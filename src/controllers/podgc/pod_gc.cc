@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "controllers/indexes.h"
 #include "controllers/names.h"
-#include "controllers/pod_deletion.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::podgc {
@@ -23,9 +22,8 @@ namespace {
 // The key that stands for the count of ended pods. No node or pod has this name.
 constexpr const char* kEndedPods = "";
 
-// Whether the pod waits only for the programs that set its finalizers to remove them. Then there is
-// nothing left to delete.
-bool OnlyFinalizersLeft(const api::Pod& pod) {
+// Whether the pod was deleted already, and stays only until other programs remove their finalizers.
+bool HasOnlyFinalizersLeft(const api::Pod& pod) {
   return pod.deleting() && pod.Int({"metadata", "deletionGracePeriodSeconds"}, -1) == 0 &&
          !pod.finalizers().empty() && pod.terminated();
 }
@@ -41,7 +39,7 @@ PodGc::PodGc(Context context, Options options)
                 .workers = 1,
                 .retry_start = milliseconds(500),
                 .retry_max = std::chrono::seconds(60)},
-               [this](const std::string& key) { return Sync(key); }) {
+               [this](const std::string& key) { return SyncKey(key); }) {
   AddPodIndexes(pods_);
   AddHandlers();
 }
@@ -63,7 +61,8 @@ void PodGc::AddHandlers() {
   });
   nodes_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) return workers_.Add(change.key);
-    if (!OutOfService(change.key)) return;
+    if (change.before == nullptr) ForgetMissing(change.key);
+    if (!IsOutOfService(change.key)) return;
     for (const auto& pod : pods_.ByIndex(kPodsByNode, change.key)) {
       if (pod->deleting()) workers_.Add(pod->key());
     }
@@ -73,31 +72,40 @@ void PodGc::AddHandlers() {
 void PodGc::Start() { workers_.Start(); }
 void PodGc::Stop() { workers_.Stop(); }
 
-PodGc::Outcome PodGc::Sync(const std::string& key) {
+PodGc::Outcome PodGc::SyncKey(const std::string& key) {
   if (key == kEndedPods) return SyncEndedPods();
   return key.find('/') == std::string::npos ? SyncNode(key) : SyncPod(key);
 }
 
-bool PodGc::OutOfService(const std::string& node) const {
+bool PodGc::IsOutOfService(const std::string& node) const {
   const auto object = nodes_.Get(node);
   return object != nullptr && !object->ready() && object->has_taint(kOutOfServiceTaint);
 }
 
 PodGc::Outcome PodGc::SyncPod(const std::string& key) {
   const auto pod = pods_.Get(key);
-  if (pod == nullptr || !pod->deleting() || OnlyFinalizersLeft(*pod)) return Outcome::Done();
-  if (pod->node_name().empty()) return AfterApi(FailAndDelete(context_, pods_, *pod));
-  if (!OutOfService(pod->node_name())) return Outcome::Done();
-  LOG_WARNING("removing pod {}: its node {} is out of service", base::Quote(key),
-              base::Quote(pod->node_name()));
-  return AfterApi(FailAndDelete(context_, pods_, *pod));
+  if (pod == nullptr || !pod->deleting() || HasOnlyFinalizersLeft(*pod)) return Outcome::Done();
+  const std::string node = pod->node_name();
+  if (node.empty()) return AfterApi(RemovePod(*pod, "it was on no node"));
+  if (!IsOutOfService(node)) return Outcome::Done();
+  return AfterApi(RemovePod(*pod, fmt::format("its node {} is out of service", base::Quote(node))));
+}
+
+Status PodGc::RemovePod(const api::Pod& pod, std::string_view why, const Disruption& disruption) {
+  const Status removed = FailAndDelete(context_, pods_, pod, disruption);
+  if (removed.ok()) LOG_INFO("pod {} is deleted, because {}", base::Quote(pod.key()), why);
+  return removed;
+}
+
+void PodGc::ForgetMissing(const std::string& node) {
+  MutexLock lock(mutex_);
+  missing_since_.erase(node);
 }
 
 PodGc::Outcome PodGc::SyncNode(const std::string& name) {
   const auto pods = pods_.ByIndex(kPodsByNode, name);
   if (nodes_.Get(name) != nullptr || pods.empty()) {
-    MutexLock lock(mutex_);
-    missing_since_.erase(name);
+    ForgetMissing(name);
     return Outcome::Done();
   }
   {
@@ -115,19 +123,14 @@ PodGc::Outcome PodGc::SyncNode(const std::string& name) {
   if (live.status().code() != StatusCode::kNotFound) return AfterApi(live.status());
   Status result = base::OkStatus();
   for (const auto& pod : pods) {
-    if (OnlyFinalizersLeft(*pod)) continue;
-    LOG_WARNING("removing pod {}: its node {} does not exist any more", base::Quote(pod->key()),
-                base::Quote(name));
+    if (HasOnlyFinalizersLeft(*pod)) continue;
     const Status removed =
-        FailAndDelete(context_, pods_, *pod,
-                      {.reason = "DeletionByPodGC", .message = "PodGC: node no longer exists"});
+        RemovePod(*pod, fmt::format("its node {} does not exist any more", base::Quote(name)),
+                  {.reason = "DeletionByPodGC", .message = "PodGC: node no longer exists"});
     if (result.ok()) result = removed;
   }
   // If a pod is bound to the missing node after this, a new quarantine begins.
-  if (result.ok()) {
-    MutexLock lock(mutex_);
-    missing_since_.erase(name);
-  }
+  if (result.ok()) ForgetMissing(name);
   return AfterApi(result);
 }
 
@@ -144,10 +147,12 @@ PodGc::Outcome PodGc::SyncEndedPods() {
   };
   std::sort(ended.begin(), ended.end(),
             [&](const PodPtr& a, const PodPtr& b) { return order(a) < order(b); });
-  ended.resize(ended.size() - options_.terminated_threshold);
-  LOG_INFO("removing {} ended pods: {} are kept", ended.size(), options_.terminated_threshold);
+  const size_t total = ended.size();
+  ended.resize(total - options_.terminated_threshold);
+  const std::string why = fmt::format("it has ended, and of {} such pods only {} are kept", total,
+                                      options_.terminated_threshold);
   for (const PodPtr& pod : ended) {
-    if (const Status gone = FailAndDelete(context_, pods_, *pod); !gone.ok()) return AfterApi(gone);
+    if (const Status gone = RemovePod(*pod, why); !gone.ok()) return AfterApi(gone);
   }
   return Outcome::Done();
 }

@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
+#include "controllers/pod_deletion.h"
 
 namespace berth::controllers::podgc {
 
@@ -26,7 +27,8 @@ struct Options {
   // How many ended pods are kept; 0: all.
   size_t terminated_threshold = 12500;
   // How long a node must have been missing before the API is asked whether it is gone. The wait
-  // lets a node that registers anew keep its pods.
+  // lets a node that registers anew keep its pods. It begins anew when the node was there in
+  // between.
   std::chrono::milliseconds quarantine = std::chrono::seconds(40);
   // The shortest time between two counts of the ended pods.
   std::chrono::milliseconds count_interval = std::chrono::seconds(20);
@@ -47,18 +49,25 @@ class PodGc : public Controller {
 
   void AddHandlers();
   // A key is "namespace/name" of a pod, the name of a node, or kEndedPods.
-  Outcome Sync(const std::string& key);
+  Outcome SyncKey(const std::string& key);
   Outcome SyncPod(const std::string& key);
   Outcome SyncNode(const std::string& name);
   Outcome SyncEndedPods();
-  bool OutOfService(const std::string& node) const;
+  bool IsOutOfService(const std::string& node) const;
+  // Writes the phase Failed, and `disruption` if it has a reason, and deletes the pod. `why` goes
+  // to the log.
+  base::Status RemovePod(const api::Pod& pod, std::string_view why,
+                         const Disruption& disruption = {});
+  // Ends the absence of a node that is there again or has no pods. A later absence begins anew.
+  void ForgetMissing(const std::string& node) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Context context_;
   const Options options_;
   kube::Informer<api::Pod>& pods_;
   kube::Informer<api::Node>& nodes_;
   base::Mutex mutex_;
-  std::map<std::string, SteadyTime> missing_since_ ABSL_GUARDED_BY(mutex_);  // nodes, by name
+  // Since when the nodes that still have pods are missing, by name.
+  std::map<std::string, SteadyTime> missing_since_ ABSL_GUARDED_BY(mutex_);
   base::KeyedWorkers workers_;
 };
 

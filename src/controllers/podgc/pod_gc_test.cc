@@ -67,6 +67,19 @@ TEST_F(PodGcTest, ANodeThatComesBackInTimeKeepsItsPods) {
   EXPECT_TRUE(Has("web"));
 }
 
+TEST_F(PodGcTest, ANodeThatVanishesTwiceIsWaitedForTwice) {
+  cluster_.Put(MakeNode("node-b"));
+  cluster_.Put(MakePod("web", "", On("node-b")));
+  Begin({.quarantine = milliseconds(600)});
+  cluster_.client.Remove(api::kinds::kNode, "", "node-b");
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !Has("web"); }, milliseconds(400)));
+  cluster_.Put(MakeNode("node-b"));
+  cluster_.client.Remove(api::kinds::kNode, "", "node-b");
+  // By now the first absence began longer ago than the quarantine lasts, the second one did not.
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !Has("web"); }, milliseconds(400)));
+  EXPECT_TRUE(WaitGone("web"));
+}
+
 TEST_F(PodGcTest, AnApiThatDoesNotAnswerLosesNoPod) {
   Begin();
   cluster_.Put(MakePod("orphan", "", On("node-b")));
