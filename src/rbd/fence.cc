@@ -124,7 +124,7 @@ base::Status BreakLocksOf(const Cluster& cluster, const std::string& image,
   for (const Locker& locker : *lockers) {
     const bool is_fenced =
         std::any_of(fenced.begin(), fenced.end(), [&locker](const ClientRecord& client) {
-          return client.Is(locker.client_id, locker.address);
+          return client.IsClient(locker.client_id, locker.address);
         });
     if (is_fenced) RETURN_IF_ERROR(BreakLock(cluster, *id, locker));
   }
@@ -154,7 +154,7 @@ base::StatusOr<std::vector<Holder>> ListHolders(const Cluster& cluster, const st
   }
   for (const ClientRecord& client : clients) {
     const auto found = std::find_if(holders.begin(), holders.end(), [&client](const auto& holder) {
-      return client.Is(holder.first, holder.second.address);
+      return client.IsClient(holder.first, holder.second.address);
     });
     if (found == holders.end()) continue;
     if (client.read_only || client.program == Program::kCall) {

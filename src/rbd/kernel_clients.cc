@@ -28,7 +28,7 @@ bool IsIntent(const ClientRecord& record) {
 
 bool IsRecorded(const std::vector<ClientRecord>& records, const Seen& client) {
   return std::any_of(records.begin(), records.end(), [&client](const ClientRecord& record) {
-    return record.Is(client.client_id, client.address);
+    return record.IsClient(client.client_id, client.address);
   });
 }
 

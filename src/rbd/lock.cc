@@ -17,7 +17,7 @@ using base::StatusCode;
 const ClientRecord* FindClient(const std::vector<ClientRecord>& clients, const Locker& locker) {
   const auto found =
       std::find_if(clients.begin(), clients.end(), [&locker](const ClientRecord& client) {
-        return client.Is(locker.client_id, locker.address);
+        return client.IsClient(locker.client_id, locker.address);
       });
   return found == clients.end() ? nullptr : &*found;
 }

@@ -10,16 +10,17 @@
 //   berth.trash     IMAGE ID             before an image leaves its  delete, which purges
 //                                        name
 //
-// An image without a record was not made by Berth, and Berth neither deletes it nor gives it for
-// one of its own. A lost record of a client makes a fence do less, never more.
+// Berth did not make an image that has no record: it neither deletes that image nor gives it to a
+// volume. If the record of a client is lost, a fence leaves that client alone; it never fences a
+// client that it should not.
 //
 //          create, snapshot              delete
 //   (none) ───────▶ making ───▶ made ───▶ deleting ───▶ (none)
 //             a crash: the next create or delete removes what is half made, and begins anew
 //
-// While it is being made, an image has a name that no other attempt uses, and its record says
-// which. Only when it is complete it gets its own name. So what is half made can be removed without
-// a doubt about whose it is.
+// While an image is being made, it has a temporary name that no other attempt uses, and the record
+// contains that name. The image gets its own name only when it is complete. So Berth can tell which
+// half-made image belongs to a record, and remove it.
 #pragma once
 
 #include <map>
@@ -44,11 +45,11 @@ enum class ImageState { kMaking, kMade, kDeleting };
 struct ImageRecord {
   ImageState state = ImageState::kMaking;
   std::string id;           // librbd's id of the image; "" until it is complete
-  std::string made_as;      // its name while it is being made
-  int64_t size_bytes = 0;   // now
-  int64_t made_bytes = 0;   // as it was made
+  std::string made_as;      // its temporary name while it is being made
+  int64_t size_bytes = 0;   // its size now
+  int64_t made_bytes = 0;   // the size with which it was made
   std::string source;       // the image or snapshot that it was copied from
-  std::string snapshot_of;  // of a snapshot: the image
+  std::string snapshot_of;  // the image of which this is a snapshot; "": it is a volume
 
   base::Json ToJson() const;
   // DATA_LOSS: the text is no such record.
@@ -58,8 +59,8 @@ struct ImageRecord {
 base::StatusOr<std::optional<ImageRecord>> ReadImageRecord(const Cluster& cluster,
                                                            const std::string& name);
 base::StatusOr<std::map<std::string, ImageRecord>> ListImageRecords(const Cluster& cluster);
-// Puts `after` in the place of the record `before`; nullopt: none. ABORTED: another call has
-// changed the record meanwhile.
+// Replaces the record `before` by `after`; nullopt means that there is no record. ABORTED: another
+// call has changed the record meanwhile.
 base::Status ReplaceImageRecord(const Cluster& cluster, const std::string& name,
                                 const std::optional<ImageRecord>& before,
                                 const std::optional<ImageRecord>& after);
@@ -67,21 +68,22 @@ base::Status ReplaceImageRecord(const Cluster& cluster, const std::string& name,
 // What a client is: a call, a process that serves a volume, or the kernel's driver.
 enum class Program { kCall, kServe, kKernel };
 
-// A client of the cluster that opened, or is about to open, an image.
+// A client of the cluster that opened, or is about to open, an image. A record with the program
+// kKernel and without an address is an intent: the node's kernel is about to map the image
+// (kernel_clients.h).
 struct ClientRecord {
-  // 0: only its address is known, which is so for the kernel's. Of an intent: of the call that
-  // wrote it.
+  // The number that the cluster gave to the client. 0: only the address is known, as for clients of
+  // the kernel. In an intent it is the number of the call that wrote the intent.
   uint64_t client_id = 0;
   std::string address;
   api::NodeName node;
   Program program = Program::kCall;
   bool read_only = false;
-  // Of an intent to map the image by the kernel (kernel_clients.h), which has no address: where the
-  // node is in the cluster's network.
+  // Only in an intent: the node's address in the cluster's network.
   std::string host;
 
-  // Whether this is the client that the cluster names so.
-  bool Is(uint64_t id, const std::string& its_address) const {
+  // Whether the cluster knows this client by the number `id` and the address `its_address`.
+  bool IsClient(uint64_t id, const std::string& its_address) const {
     return client_id != 0 ? client_id == id : address == its_address;
   }
 };
@@ -90,8 +92,8 @@ base::StatusOr<std::vector<ClientRecord>> ListClients(const Cluster& cluster,
                                                       const std::string& image);
 base::Status WriteClient(const Cluster& cluster, const std::string& image,
                          const ClientRecord& record);
-// Puts one record in the place of others of the image. ABORTED: another call changed the first of
-// them meanwhile, and nothing is changed.
+// Replaces the records `before`, which are not empty, by the one record `after`. ABORTED: another
+// call changed the first of them meanwhile, and nothing is changed.
 base::Status ReplaceClients(const Cluster& cluster, const std::string& image,
                             const std::vector<ClientRecord>& before, const ClientRecord& after);
 base::Status RemoveClients(const Cluster& cluster, const std::string& image,
@@ -104,7 +106,7 @@ struct FencedRecord {
   std::string image;
 };
 
-// Those of `node`; "": all.
+// Lists the records of `node`; "": of all nodes.
 base::StatusOr<std::vector<FencedRecord>> ListFenced(const Cluster& cluster,
                                                      const api::NodeName& node);
 base::Status WriteFenced(const Cluster& cluster, const FencedRecord& record);

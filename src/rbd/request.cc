@@ -5,9 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/files/whole_file.h"
+#include "base/json_input.h"
 #include "base/log.h"
-#include "platform/errno.h"
 #include "rbd/cluster.h"
 #include "rbd/cluster_settings.h"
 #include "rbd/deletion.h"
@@ -156,7 +155,7 @@ base::StatusOr<Json> FenceTargets(const Call& call) {
 base::StatusOr<Json> Unfence(const Call& call) {
   ASSIGN_OR_RETURN(const api::NodeName target, call.Target());
   ASSIGN_OR_RETURN(const auto addresses, call.Addresses());
-  // With an empty list nothing is meant, not everything.
+  // An empty list names no address, so nothing is unfenced. Without a list, all addresses are.
   if (addresses.has_value() && addresses->empty()) return Json::object();
   return EmptyReply(
       UnfenceNode(call.cluster, target, addresses.value_or(std::vector<std::string>())));
@@ -238,16 +237,7 @@ constexpr std::array<std::pair<std::string_view, Handler>, 15> kCalls{{
 }  // namespace
 
 base::StatusOr<Json> ReadRequest(int fd) {
-  std::string text;
-  if (const int error = base::ReadAll(fd, kLongestRequest, text); error != 0) {
-    return platform::ErrnoError(error, "read the request from standard input");
-  }
-  // A message of the parser could quote a part of the text, and so of the key.
-  auto request = base::json::Parse(text);
-  if (!request.ok() || !request->is_object()) {
-    return Error(StatusCode::kInvalidArgument, "standard input is not a JSON object");
-  }
-  return request;
+  return base::json::ReadObject(fd, kLongestRequest, "standard input");
 }
 
 base::StatusOr<Json> RunCall(const Json& request,

@@ -1,4 +1,5 @@
-// What berth-rbd gets on standard input and gives on standard output: one JSON object each.
+// The calls of berth-rbd. It reads one JSON object, the request, from standard input, and writes
+// one, the result, to standard output.
 #pragma once
 
 #include <functional>
@@ -11,12 +12,14 @@ namespace berth::rbd {
 // Longer input is refused.
 inline constexpr size_t kLongestRequest = 60000;
 
-// Reads the whole of the descriptor. INVALID_ARGUMENT: it is no JSON object. RESOURCE_EXHAUSTED: it
-// is longer than kLongestRequest.
+// Reads the descriptor to its end. INVALID_ARGUMENT: it is not one JSON object, or is longer than
+// kLongestRequest. The message has no part of the text, because the text contains the cluster's
+// key.
 base::StatusOr<base::Json> ReadRequest(int fd);
 
-// Carries out the call that the request names, and gives its result. INVALID_ARGUMENT: there is no
-// such call, or a member is missing or wrong. Progress of a deletion goes to `report_progress`.
+// Carries out the call that the request names, and returns its result. INVALID_ARGUMENT: there is
+// no such call, or a member is missing or wrong. Other errors are those of the cluster or of the
+// call. During a deletion it calls `report_progress` with the part that is done, from 0 to 1.
 base::StatusOr<base::Json> RunCall(const base::Json& request,
                                    const std::function<void(double)>& report_progress);
 

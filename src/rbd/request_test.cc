@@ -60,7 +60,9 @@ TEST(RequestTest, TextThatIsNoObjectIsRefusedAndNotQuoted) {
 }
 
 TEST(RequestTest, ALongRequestIsRefused) {
-  EXPECT_FALSE(Read("{\"a\": \"" + std::string(kLongestRequest, 'a') + "\"}").ok());
+  const auto request = Read("{\"a\": \"" + std::string(kLongestRequest, 'a') + "\"}");
+  EXPECT_EQ(request.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(base::Message(request.status())), HasSubstr("60000 bytes"));
 }
 
 TEST(RequestTest, AFailureHasItsCodeAndItsMessage) {
