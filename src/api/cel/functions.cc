@@ -39,8 +39,9 @@ StatusOr<Value> ToInt(CallContext&, Args args) {
     case Kind::kDuration:
       return int64_t{value.duration_value().count()};
     case Kind::kTimestamp:
-      return std::chrono::duration_cast<std::chrono::seconds>(value.time_value().time_since_epoch())
-          .count();
+      // As Go's Time.Unix: a moment before 1970 rounds down, too.
+      return int64_t{
+          std::chrono::floor<std::chrono::seconds>(value.time_value().time_since_epoch()).count()};
     case Kind::kString: {
       const std::string& text = value.string_value();
       int64_t number = 0;
@@ -71,8 +72,8 @@ StatusOr<Value> ToDouble(CallContext&, Args args) {
   return number;
 }
 
-// Writes a number as Go's %g does: the fewest digits that give it back, with an exponent if it is
-// below -4 or above 5.
+// Writes a number as Go's %g does: with the fewest digits that give the number back, and with the
+// exponent if that is below -4 or above 5.
 std::string FormatDouble(double number) {
   if (std::isnan(number)) return "NaN";
   if (std::isinf(number)) return number > 0 ? "+Inf" : "-Inf";
@@ -195,7 +196,8 @@ StatusOr<Value> IsSorted(CallContext& context, Args args) {
   return true;
 }
 
-// Finds the item of a list that compares as `wanted` with all others.
+// Finds the least item of a list if `wanted` is less, or the greatest if it is greater. `name` is
+// the function's, for the error.
 StatusOr<Value> FindExtreme(CallContext& context, Args args, std::partial_ordering wanted,
                             std::string_view name) {
   if (!args[0].is(Kind::kList)) return NoSuchOverload();
@@ -218,7 +220,7 @@ StatusOr<Value> Max(CallContext& context, Args args) {
   return FindExtreme(context, args, std::partial_ordering::greater, "max");
 }
 
-// The sum of a list of durations, which begins with one.
+// Adds up a list of durations, whose first item is one.
 StatusOr<Value> SumDurations(CallContext& context, const Value& list) {
   int64_t sum = 0;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -269,28 +271,30 @@ bool HasItem(const Value& list, const Value& wanted, Budget& budget) {
   return false;
 }
 
-// Checks the items of args[1] in order. Returns !wanted if one of them is in args[0] and `all` is
-// false, or is not in args[0] and `all` is true; otherwise `wanted`.
-StatusOr<Value> CheckItems(CallContext& context, Args args, bool all, bool wanted) {
+enum class Quantifier { kAll, kAny };
+
+// Tells whether all items of args[1], or any of them, are in args[0].
+StatusOr<Value> HasItems(CallContext& context, Args args, Quantifier quantifier) {
   if (!args[0].is(Kind::kList) || !args[1].is(Kind::kList)) return NoSuchOverload();
   for (size_t i = 0; i < args[1].size(); ++i) {
     const bool found = HasItem(args[0], args[1].item(i), context.budget);
     if (context.budget.left() < 0) return OverBudget();
-    if (found != all) return !wanted;
+    if (found && quantifier == Quantifier::kAny) return true;
+    if (!found && quantifier == Quantifier::kAll) return false;
   }
-  return wanted;
+  return quantifier == Quantifier::kAll;
 }
 StatusOr<Value> SetsContains(CallContext& context, Args args) {
-  return CheckItems(context, args, true, true);
+  return HasItems(context, args, Quantifier::kAll);
 }
 StatusOr<Value> SetsIntersects(CallContext& context, Args args) {
-  return CheckItems(context, args, false, false);
+  return HasItems(context, args, Quantifier::kAny);
 }
 StatusOr<Value> SetsEquivalent(CallContext& context, Args args) {
-  ASSIGN_OR_RETURN(const Value contained, CheckItems(context, args, true, true));
+  ASSIGN_OR_RETURN(const Value contained, HasItems(context, args, Quantifier::kAll));
   if (!contained.bool_value()) return contained;
   const Value swapped[] = {args[1], args[0]};
-  return CheckItems(context, swapped, true, true);
+  return HasItems(context, swapped, Quantifier::kAll);
 }
 
 // ---- quantities

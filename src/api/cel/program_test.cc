@@ -130,7 +130,8 @@ TEST(CelTest, EvaluatesRules) {
         "self.when + self.wait > self.when",
         "self.when - timestamp('2026-01-01T11:59:00Z') == "
         "duration('1m')",
-        "self.wait.getMinutes() == 90",
+        "self.wait.getMinutes() == 90", "int(timestamp('1970-01-01T00:00:01.5Z')) == 1",
+        "int(timestamp('1969-12-31T23:59:59.5Z')) == -1",
         // optionals
         "self.?name.orValue('x') == 'héllo'", "!oldSelf.?on.hasValue()",
         "self.?labels[?'z'].orValue('none') == 'none'", "optional.of(1).value() == 1",

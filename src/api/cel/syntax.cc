@@ -11,8 +11,8 @@ using NodePtr = std::unique_ptr<Node>;
 namespace {
 
 constexpr size_t kMaxBytes = 16 * 1024;
-// The depth of the tree is bounded, because the evaluation is recursive. Nesting makes the tree
-// deeper, and so do chains of operators, members and calls ("a.b.c", "1 + 2 + 3").
+// These limits bound the depth of the tree, because its evaluation is recursive. Nesting makes the
+// tree deeper, and so do chains of operators, members and calls ("a.b.c", "1 + 2 + 3").
 constexpr int kMaxDepth = 64;  // nested calls of the parser; a pair of parentheses makes two
 constexpr int kMaxChain = 32;  // links of one chain
 constexpr std::string_view kTooDeep =
@@ -48,7 +48,7 @@ class Parser {
   }
 
  private:
-  // Counts the levels of nesting.
+  // Counts a level of nesting while it lives.
   class Level {
    public:
     explicit Level(int& depth) : depth_(depth) { ++depth_; }
@@ -193,8 +193,8 @@ class Parser {
     }
   }
 
-  // Refuses a name that is not a variable. Such a name stays in the tree until here, because it may
-  // be the first part of a function's name ("optional" of optional.of).
+  // Refuses a node that begins with a name that is no variable. ParseName accepts such a name,
+  // because it may be the first part of a function's name ("optional" of optional.of).
   Status CheckResolved(const Node& node) const {
     const Node* first = &node;
     while (first->kind == NodeKind::kSelect || first->kind == NodeKind::kIndex) {
@@ -232,7 +232,8 @@ class Parser {
     }
     locals_.pop_back();
     RETURN_IF_ERROR(ExpectSymbol(")"));
-    const size_t args = node->children.size();  // the range counts in place of the variable
+    // The child for the range counts in place of the variable, which is no child.
+    const size_t args = node->children.size();
     if (args < macro.min_args || args > macro.max_args) {
       return Fail(offset, fmt::format("'{}' with these arguments is not supported", macro.name));
     }
@@ -318,7 +319,7 @@ class Parser {
       node->slot = kOldSelf;
       syntax_.uses_old_self = true;
     } else {
-      node->name = token.text;  // see CheckResolved
+      node->name = token.text;  // no variable; CheckResolved refuses it
     }
     return node;
   }
