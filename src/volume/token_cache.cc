@@ -21,9 +21,10 @@ constexpr int64_t kDefaultSeconds = 3600;
 
 StatusOr<TokenCache::Kept> TokenCache::RequestToken(const api::Pod& pod, const Key& key) {
   const auto& [uid, audience, lifetime] = key;
-  Json spec = {{"audiences", audience.empty() ? Json::array() : Json::array({audience})},
-               {"boundObjectRef",
-                {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", pod.name()}, {"uid", uid}}}};
+  Json spec = {
+      {"audiences", audience.empty() ? Json::array() : Json::array({audience})},
+      {"boundObjectRef",
+       {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", pod.name()}, {"uid", uid.text()}}}};
   if (lifetime != 0) spec["expirationSeconds"] = lifetime;
   const Json request = {{"apiVersion", "authentication.k8s.io/v1"},
                         {"kind", "TokenRequest"},
@@ -47,9 +48,9 @@ StatusOr<TokenCache::Kept> TokenCache::RequestToken(const api::Pod& pod, const K
   return kept;
 }
 
-StatusOr<ServiceToken> TokenCache::Get(const api::Pod& pod, const std::string& audience,
-                                       int64_t lifetime_seconds) {
-  const Key key(pod.uid(), audience, lifetime_seconds);
+StatusOr<ServiceToken> TokenCache::GetToken(const api::Pod& pod, const std::string& audience,
+                                            int64_t lifetime_seconds) {
+  const Key key(api::PodUid(pod.uid()), audience, lifetime_seconds);
   std::optional<Kept> kept;
   {
     base::MutexLock lock(mutex_);
@@ -60,8 +61,8 @@ StatusOr<ServiceToken> TokenCache::Get(const api::Pod& pod, const std::string& a
   StatusOr<Kept> fresh = RequestToken(pod, key);
   if (!fresh.ok()) {
     if (!kept || now >= kept->expires_at) return fresh.status();
-    LOG_WARNING("renew the token of pod {}: {}", base::Quote(pod.key()),
-                base::ToString(fresh.status()));
+    LOG_WARNING("a token of pod {} cannot be renewed, so the old one is used on: {}",
+                base::Quote(pod.key()), base::ToString(fresh.status()));
     return kept->token;
   }
   base::MutexLock lock(mutex_);
@@ -69,9 +70,9 @@ StatusOr<ServiceToken> TokenCache::Get(const api::Pod& pod, const std::string& a
   return fresh->token;
 }
 
-void TokenCache::Forget(const std::string& pod_uid) {
+void TokenCache::ForgetTokens(const api::PodUid& pod) {
   base::MutexLock lock(mutex_);
-  std::erase_if(tokens_, [&](const auto& entry) { return std::get<0>(entry.first) == pod_uid; });
+  std::erase_if(tokens_, [&](const auto& entry) { return std::get<0>(entry.first) == pod; });
 }
 
 }  // namespace berth::volume

@@ -125,7 +125,7 @@ Status MountVolumes::ForgetDevice(const Record& record) {
 
 Status MountVolumes::ForgetPod(const Record& record, const api::PodUid& pod,
                                const api::VolumeName& name) {
-  tokens_.Forget(pod.text());
+  tokens_.ForgetTokens(pod);
   return ForgetOld(host_.paths().PodVolume(pod, kPluginName, name), GetTarget(pod, name), record);
 }
 
@@ -291,7 +291,7 @@ Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
         MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
   }
-  tokens_.Forget(pod.text());
+  tokens_.ForgetTokens(pod);
   RETURN_IF_ERROR(RemoveEmptyFolder(target));
   return RemoveVolData(folder);
 }

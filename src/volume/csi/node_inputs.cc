@@ -17,7 +17,8 @@ StatusOr<std::string> RequestTokens(TokenCache& cache, const api::Pod& pod,
   Json tokens = Json::object();
   for (const Json& wanted : token_requests) {
     const std::string audience = base::json::String(wanted, {"audience"});
-    const auto token = cache.Get(pod, audience, base::json::Int(wanted, {"expirationSeconds"}, 0));
+    const auto token =
+        cache.GetToken(pod, audience, base::json::Int(wanted, {"expirationSeconds"}, 0));
     RETURN_IF_ERROR_WITH(token, fmt::format("token of service account '{}' for audience '{}'",
                                             pod.service_account_name(), audience));
     tokens[audience] = {{"token", token->text}, {"expirationTimestamp", token->expiration}};

@@ -118,7 +118,7 @@ class ProjectedPlugin : public ContentPlugin {
         tokens_(host) {}
 
   Status TearDown(const PodVolumeRecord& record) override {
-    tokens_.Forget(record.pod_uid);
+    tokens_.ForgetTokens(api::PodUid(record.pod_uid));
     return ContentPlugin::TearDown(record);
   }
 
@@ -161,8 +161,8 @@ class ProjectedPlugin : public ContentPlugin {
     RETURN_IF_ERROR(CheckPayloadPath(path));  // before the API is asked
     constexpr int64_t kDefaultSeconds = 3600;
     const StatusOr<ServiceToken> token =
-        tokens_.Get(pod, base::json::String(source, {"audience"}),
-                    base::json::Int(source, {"expirationSeconds"}, kDefaultSeconds));
+        tokens_.GetToken(pod, base::json::String(source, {"audience"}),
+                         base::json::Int(source, {"expirationSeconds"}, kDefaultSeconds));
     RETURN_IF_ERROR_WITH(token, "projected volume: token");
     // If the pod names a user or group, only that one may read the file; fsGroup adds r-- for the
     // group.
