@@ -343,16 +343,16 @@ base::Status Pool::CompleteImage(Record& record, const base::UniqueFd& image) {
   return base::FaultPoint<"block.image.create.after">();
 }
 
-// Removes a volume or snapshot in any state. The record says `deleting` first, unless it still says
-// `creating`, which at open means the same.
+// Removes a volume or snapshot in any state. It first writes the state `deleting` to the record. It
+// leaves the state `creating`, because Open removes what is in either state.
 base::Status Pool::RemoveImageAndRecord(Record record) {
   if (record.state == State::kReady) {
     RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.before">());
     record.state = State::kDeleting;
     const base::Status written = WriteRecord(record);
-    // On a full disk the image is removed even if this write failed, because else the pool could
-    // never be emptied. The record then still says `ready` and lacks its image, and the repeated
-    // call removes it.
+    // On a full disk the image is removed even if this write failed, because otherwise the pool
+    // could never be emptied. If a crash follows, the record still says `ready` and has no image;
+    // the repeated call then removes the record.
     if (!written.ok() && written.code() != StatusCode::kResourceExhausted) return written;
     RETURN_IF_ERROR(base::FaultPoint<"block.image.delete.recorded">());
   }

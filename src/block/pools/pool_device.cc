@@ -1,6 +1,8 @@
 // The part of Pool that makes volumes loop devices, and grows volumes.
 #include <fcntl.h>
 
+#include <utility>
+
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -125,8 +127,11 @@ base::Status Pool::CompleteGrowth(Record record) {
   ASSIGN_OR_RETURN(const base::UniqueFd image, OpenChecked(record, O_RDWR));
   RETURN_IF_ERROR(ExtendImage(image, record.size_bytes));
   RETURN_IF_ERROR(base::FaultPoint<"block.volume.grow.extended">());
-  record.growing_from = 0;
-  return UpdateRecord(record);
+  const int64_t before = std::exchange(record.growing_from, 0);
+  RETURN_IF_ERROR(UpdateRecord(record));
+  LOG_INFO("volume {} has grown from {} to {} bytes", base::Quote(record.id), before,
+           record.size_bytes);
+  return base::OkStatus();
 }
 
 }  // namespace berth::block

@@ -44,7 +44,11 @@ base::Status LimitToOneRequest(const std::string& folder, dev_t device) {
 
 void AbortFuse(const std::string& folder, dev_t device) {
   const base::Status aborted = WriteOneTo(folder, device, "abort");
-  if (!aborted.ok()) LOG_WARNING("abort a FUSE connection: {}", base::ToString(aborted));
+  if (aborted.ok()) {
+    LOG_INFO("FUSE connection {} is aborted", minor(device));
+  } else {
+    LOG_WARNING("abort FUSE connection {}: {}", minor(device), base::ToString(aborted));
+  }
 }
 
 }  // namespace berth::block::proxy
