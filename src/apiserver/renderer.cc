@@ -157,7 +157,7 @@ std::string Renderer::RenderSizedListHead(size_t items_bytes, const ListEnd& end
   api::AppendMessage(*api::NamedSchema("ListMeta"), base::json::Dump(ListMetadata(end)), message);
   std::string metadata;
   api::AppendField(kListMetadata, message, metadata);
-  return api::EnvelopeHead(list_api_version(), list_kind(), metadata.size() + items_bytes) +
+  return api::MakeEnvelopeHead(list_api_version(), list_kind(), metadata.size() + items_bytes) +
          metadata;
 }
 
@@ -188,7 +188,7 @@ std::string Renderer::RenderListTail(const ListEnd& end, bool empty) const {
       return (empty ? " []\n" : "") +
              api::ToYaml({{"kind", list_kind()}, {"metadata", ListMetadata(end)}});
     case Format::kProtobuf:
-      return std::string(api::EnvelopeTail());
+      return std::string(api::MakeEnvelopeTail());
   }
   return {};
 }

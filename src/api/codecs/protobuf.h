@@ -18,7 +18,7 @@ namespace berth::api {
 
 inline constexpr std::string_view kProtobufType = "application/vnd.kubernetes.protobuf";
 
-// What each object in protobuf begins with, and no JSON text does.
+// Each object in protobuf begins with these bytes. No JSON text does.
 inline constexpr std::string_view kEnvelopeMagic("k8s\0", 4);
 inline bool HasEnvelope(std::string_view body) { return body.starts_with(kEnvelopeMagic); }
 
@@ -36,13 +36,16 @@ bool AppendMessage(const Schema& schema, std::string_view json, std::string& out
 
 // Appends a length-delimited field: a string, bytes or a message.
 void AppendField(int number, std::string_view content, std::string& out);
-// The bytes that stand before the `size` bytes of content of such a field.
-std::string FieldHead(int number, size_t size);
+// Makes the bytes that stand before the `size` bytes of content of such a field.
+std::string MakeFieldHead(int number, size_t size);
 
-// The bytes that stand before and after the message of an object or list in its envelope.
-std::string EnvelopeHead(std::string_view api_version, std::string_view kind, size_t message_size);
-std::string_view EnvelopeTail();
-std::string Envelop(std::string_view api_version, std::string_view kind, std::string_view message);
+// Makes the envelope of an object's or list's message.
+std::string MakeEnvelope(std::string_view api_version, std::string_view kind,
+                         std::string_view message);
+// Make the bytes that stand before and after the message in its envelope.
+std::string MakeEnvelopeHead(std::string_view api_version, std::string_view kind,
+                             size_t message_size);
+std::string_view MakeEnvelopeTail();
 
 // Makes the frame in which a watch sends one change. `object` is an envelope.
 std::string MakeWatchFrame(std::string_view type, std::string_view object);

@@ -14,22 +14,24 @@ constexpr int kRawContent = 1;
 
 }  // namespace
 
-std::string EnvelopeHead(std::string_view api_version, std::string_view kind, size_t message_size) {
+std::string MakeEnvelopeHead(std::string_view api_version, std::string_view kind,
+                             size_t message_size) {
   std::string type_meta;
   AppendField(kTypeMetaApiVersion, api_version, type_meta);
   AppendField(kTypeMetaKind, kind, type_meta);
   std::string head(kEnvelopeMagic);
   AppendField(kUnknownTypeMeta, type_meta, head);
-  return head + FieldHead(kUnknownRaw, message_size);
+  return head + MakeFieldHead(kUnknownRaw, message_size);
 }
 
 // contentEncoding and contentType are empty, but Kubernetes always writes them.
-std::string_view EnvelopeTail() { return std::string_view("\x1a\0\x22\0", 4); }
+std::string_view MakeEnvelopeTail() { return std::string_view("\x1a\0\x22\0", 4); }
 
-std::string Envelop(std::string_view api_version, std::string_view kind, std::string_view message) {
-  std::string out = EnvelopeHead(api_version, kind, message.size());
+std::string MakeEnvelope(std::string_view api_version, std::string_view kind,
+                         std::string_view message) {
+  std::string out = MakeEnvelopeHead(api_version, kind, message.size());
   out += message;
-  out += EnvelopeTail();
+  out += MakeEnvelopeTail();
   return out;
 }
 

@@ -154,7 +154,7 @@ TEST(Protobuf, ConfigMapIsTheseBytes) {
   // immutable has presence: false is written.
   EXPECT_EQ(Encode(*schema, object), Bytes({0x12, 6, 0x0a, 1, 'k', 0x12, 1, 'v', 0x20, 0,  //
                                             0x0a, 6, 0x0a, 1, 'm', 0x1a, 1, 'd'}));
-  EXPECT_EQ(Envelop("v1", "ConfigMap", "X"),
+  EXPECT_EQ(MakeEnvelope("v1", "ConfigMap", "X"),
             Bytes({'k', '8', 's', 0, 0x0a, 15, 0x0a, 2, 'v', '1', 0x12, 9}) + "ConfigMap" +
                 Bytes({0x12, 1, 'X', 0x1a, 0, 0x22, 0}));
 }
@@ -288,7 +288,7 @@ TEST(Protobuf, DepthIsBounded) {
       NamedSchema("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
   const auto nested = [](int depth) {
     std::string message;
-    for (int i = 0; i < depth; ++i) message.insert(0, FieldHead(28, message.size()));  // "not"
+    for (int i = 0; i < depth; ++i) message.insert(0, MakeFieldHead(28, message.size()));  // "not"
     return message;
   };
   EXPECT_TRUE(DecodeMessage(*schema, nested(50)).ok());
@@ -325,7 +325,7 @@ TEST(Protobuf, BrokenMessagesBreakNothing) {
 }
 
 TEST(Protobuf, EnvelopesOpen) {
-  const std::string body = Envelop("apps/v1", "DaemonSet", "abc");
+  const std::string body = MakeEnvelope("apps/v1", "DaemonSet", "abc");
   const auto envelope = OpenEnvelope(body);
   ASSERT_TRUE(envelope.ok());
   EXPECT_EQ(envelope->api_version, "apps/v1");

@@ -449,7 +449,7 @@ bool AppendMessage(const Schema& schema, std::string_view json, std::string& out
   return writer.whole();
 }
 
-std::string FieldHead(int number, size_t size) {
+std::string MakeFieldHead(int number, size_t size) {
   std::string head;
   AppendTag(head, number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
   AppendVarint(head, size);

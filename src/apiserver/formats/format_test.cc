@@ -32,7 +32,7 @@ class FormatTest : public ApiTest {
                            const Json& object) {
     std::string message;
     api::AppendMessage(*api::SchemaOf(api_version, kind), base::json::Dump(object), message);
-    return api::Envelop(api_version, kind, message);
+    return api::MakeEnvelope(api_version, kind, message);
   }
 };
 
@@ -145,7 +145,7 @@ TEST_F(FormatTest, ErrorsAndStatusesAsProtobuf) {
   std::string options;
   api::AppendMessage(*api::NamedSchema("DeleteOptions"), R"({"preconditions":{"uid":"x"}})",
                      options);
-  const std::string body = api::Envelop("v1", "DeleteOptions", options);
+  const std::string body = api::MakeEnvelope("v1", "DeleteOptions", options);
   EXPECT_EQ(Call("DELETE", At(kConfigMaps, "a"), body, kSendProtobuf).code, 409);
 }
 
@@ -175,7 +175,7 @@ TEST_F(FormatTest, OnlyKindsWithMessagesAreProtobuf) {
 TEST_F(FormatTest, BrokenProtobufIsABadRequest) {
   for (const std::string& body :
        {std::string("k8s"), std::string("k8s\0\x0a\xff", 6), Write("v1", "Secret", ConfigMap("a")),
-        api::Envelop("v1", "ConfigMap", "\x0a\x7f")}) {
+        api::MakeEnvelope("v1", "ConfigMap", "\x0a\x7f")}) {
     const auto refused =
         Call("POST", kConfigMaps, body, "Content-Type: application/vnd.kubernetes.protobuf\r\n");
     EXPECT_EQ(refused.code, 400) << refused.body;

@@ -111,7 +111,7 @@ std::optional<std::string> WriteObject(Format format, std::string_view json) {
   if (!api::HasProtobuf(schema)) return std::nullopt;
   std::string message;
   api::AppendMessage(*schema, json, message);
-  return api::Envelop(type.api_version, type.kind, message);
+  return api::MakeEnvelope(type.api_version, type.kind, message);
 }
 
 http::Response ObjectResponse(const http::Request& request, int code, std::string json) {

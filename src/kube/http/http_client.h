@@ -24,23 +24,25 @@ namespace berth::kube {
 enum class ObjectFormat {
   kByServer,  // JSON over a UNIX socket, where the server is Berth's own, and else protobuf
   kJson,
-  kProtobuf,  // while it gives the objects with all their fields (object_format.h)
+  kProtobuf,  // for kinds whose objects have all their fields in protobuf (object_format.h)
 };
 
 struct HttpClientOptions {
   std::string user_agent = "berth";  // a kube-apiserver makes the name of the field manager from it
-  // The time of a request with its retries. It does not apply to watches.
+  // The most time that a request may take, with its retries. It does not apply to watches.
   std::chrono::milliseconds request_timeout{30000};
-  // Further requests wait within their time-out. Watches do not count.
+  // The most requests that run at the same time. Others wait, within their time-out. Watches do not
+  // count.
   int max_in_flight = 64;
-  // Limits the requests per second, after a burst; watches do not count. 0: no limit.
+  // The most requests per second, once `burst` requests were sent at once. Watches do not count.
+  // 0: no limit.
   double queries_per_second = 0;
   int burst = 0;
-  size_t max_body_bytes = 64 * 1024 * 1024;
+  size_t max_body_bytes = 64 * 1024 * 1024;  // the largest answer
   size_t max_event_bytes = 8 * 1024 * 1024;  // one event of a watch
   ObjectFormat format = ObjectFormat::kByServer;
-  // Lets the server compress large answers. That costs the server more time than it takes to make
-  // them, so it is only for clients behind a slow network.
+  // Lets the server compress large answers. Compressing an answer takes the server longer than
+  // making it, so this is only for clients behind a slow network.
   bool compress = false;
 };
 

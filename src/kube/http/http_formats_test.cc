@@ -39,7 +39,7 @@ std::string Encode(const Json& object, std::string_view extra = "") {
   EXPECT_TRUE(
       api::AppendMessage(*api::SchemaOf(api_version, kind), base::json::Dump(object), message));
   message += extra;
-  return api::Envelop(api_version, kind, message);
+  return api::MakeEnvelope(api_version, kind, message);
 }
 
 // A field that no message has.
@@ -327,7 +327,7 @@ TEST(HttpFormatsTest, ATextThatIsNotUtf8IsReadAsJson) {
     api::AppendField(1, "\xff", name);
     api::AppendField(1, name, metadata);
     return wire.SendAnswer(200, AsksForProtobuf(request)
-                                    ? api::Envelop("v1", "PersistentVolume", metadata)
+                                    ? api::MakeEnvelope("v1", "PersistentVolume", metadata)
                                     : R"({"metadata": {"name": "\ufffd"}})");
   });
   const auto got = ProtobufClientOf(server)->Get(kPersistentVolume, "", "a");

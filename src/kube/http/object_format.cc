@@ -95,7 +95,7 @@ BodyText EncodeBody(const api::KindInfo& kind, const Json& object, bool protobuf
   std::string message;
   if (!api::HasProtobuf(schema) || !api::AppendMessage(*schema, body.text, message)) return body;
   return {.type = std::string(api::kProtobufType),
-          .text = api::Envelop(api_version, kind.kind, message)};
+          .text = api::MakeEnvelope(api_version, kind.kind, message)};
 }
 
 StatusOr<Json> DecodeObject(std::string_view text, const DecodeLimits& limits) {
