@@ -2,12 +2,15 @@
 //   Flag("kubeconfig", "", "Kubeconfig of the API", BERTH_OPTION(kubeconfig))
 #pragma once
 
+#include <chrono>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include "cmd/go_flags.h"
 
-// The function that returns a member of ProcessOptions; `member` may lie deeper: election.on.
+// Makes the function that returns a member of ProcessOptions. `member` may be a member of a member,
+// such as election.on.
 #define BERTH_OPTION(member) [](::berth::roles::ProcessOptions& o) -> auto& { return o.member; }
 
 namespace berth::cmd {
@@ -70,7 +73,8 @@ GoFlag CountFlag(std::string name, std::string fallback, std::string help, Membe
 }
 
 // Makes a flag of the Go program that has no effect here; `why` is the reason.
-inline GoFlag NoEffect(std::string name, GoFlag::Type type, std::string fallback, std::string why) {
+inline GoFlag IgnoredFlag(std::string name, GoFlag::Type type, std::string fallback,
+                          std::string why) {
   return {.name = std::move(name),
           .type = type,
           .fallback = std::move(fallback),

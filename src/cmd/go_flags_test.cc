@@ -25,8 +25,8 @@ std::vector<GoFlag> Flags() {
           Flag(
               "kube-api-qps", "5", "rate",
               [](ProcessOptions& o) -> auto& { return o.queries_per_second; }, GoFlag::Use::kGiven),
-          NoEffect("automaxprocs", GoFlag::Type::kBool, "false", "of the Go runtime"),
-          NoEffect("resync", GoFlag::Type::kDuration, "10m", "of no use")};
+          IgnoredFlag("automaxprocs", GoFlag::Type::kBool, "false", "of the Go runtime"),
+          IgnoredFlag("resync", GoFlag::Type::kDuration, "10m", "of no use")};
 }
 
 struct Parsed {

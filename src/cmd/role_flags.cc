@@ -135,8 +135,8 @@ std::vector<GoFlag> AttacherFlags() {
            BERTH_OPTION(settings.attacher.default_fs_type)),
       Flag("reconcile-sync", "1m", "How often attachments are compared with ListVolumes",
            BERTH_OPTION(settings.attacher.reconcile_sync)),
-      NoEffect("max-grpc-log-length", Type::kInt, "-1",
-               "Berth has its own limit for the length of logged calls"),
+      IgnoredFlag("max-grpc-log-length", Type::kInt, "-1",
+                  "Berth has its own limit for the length of logged calls"),
   };
 }
 
@@ -161,8 +161,8 @@ std::vector<GoFlag> ResizerFlags() {
 
 std::vector<GoFlag> SnapshotterFlags() {
   return {
-      NoEffect("resync-period", Type::kDuration, "15m",
-               "the watch misses nothing that a resync would see"),
+      IgnoredFlag("resync-period", Type::kDuration, "15m",
+                  "the watch misses nothing that a resync would see"),
       Flag("snapshot-name-prefix", "snapshot", "Prefix of the snapshots' names",
            BERTH_OPTION(settings.snapshotter.snapshot_name_prefix)),
       Flag("snapshot-name-uuid-length", "-1",
@@ -188,14 +188,14 @@ std::vector<GoFlag> SnapshotterFlags() {
 
 std::vector<GoFlag> SnapshotControllerFlags() {
   return {
-      NoEffect("resync-period", Type::kDuration, "15m",
-               "the watch misses nothing that a resync would see"),
+      IgnoredFlag("resync-period", Type::kDuration, "15m",
+                  "the watch misses nothing that a resync would see"),
       CountFlag("worker-threads", "10", "Snapshots worked on at a time",
                 BERTH_OPTION(settings.snapshot_controller.workers)),
       RetryStart(BERTH_OPTION(settings.snapshot_controller.retry_start)),
       RetryMax(BERTH_OPTION(settings.snapshot_controller.retry_max)),
-      NoEffect("retry-crd-interval-max", Type::kDuration, "30s",
-               "Berth waits without limit for kinds that do not exist yet"),
+      IgnoredFlag("retry-crd-interval-max", Type::kDuration, "30s",
+                  "Berth waits without limit for kinds that do not exist yet"),
       Flag("enable-distributed-snapshotting", "false",
            "Name the node whose snapshotter is to take the snapshot",
            BERTH_OPTION(settings.snapshot_controller.distributed_snapshotting)),
@@ -239,8 +239,8 @@ std::vector<GoFlag> RegistrarFlags() {
   return {
       Flag("timeout", "1s", "Timeout of each call to the driver",
            BERTH_OPTION(registration_timeout)),
-      NoEffect("connection-timeout", Type::kDuration, "0",
-               "Berth waits without limit for the driver"),
+      IgnoredFlag("connection-timeout", Type::kDuration, "0",
+                  "Berth waits without limit for the driver"),
       Flag("plugin-registration-path", "/registration",
            "Folder of the kubelet's registration sockets", BERTH_OPTION(registration_folder)),
       Flag("kubelet-registration-path", "", "Socket of the driver as the kubelet finds it",

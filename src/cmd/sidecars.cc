@@ -43,14 +43,14 @@ std::vector<GoFlag> LogFlags() {
   std::vector<GoFlag> flags = {Verbosity(), Version()};
   for (const char* name : {"logtostderr", "alsologtostderr", "add_dir_header", "skip_headers",
                            "skip_log_headers", "one_output", "legacy_stderr_threshold_behavior"}) {
-    flags.push_back(NoEffect(name, Type::kBool, "", why));
+    flags.push_back(IgnoredFlag(name, Type::kBool, "", why));
   }
   for (const char* name :
        {"stderrthreshold", "vmodule", "log_dir", "log_file", "log_file_max_size",
         "log_backtrace_at", "logging-format", "log-flush-frequency", "log-text-split-stream",
         "log-text-info-buffer-size", "log-json-split-stream", "log-json-info-buffer-size"}) {
     const bool is_bool = string(name).ends_with("split-stream");
-    flags.push_back(NoEffect(name, is_bool ? Type::kBool : Type::kString, "", why));
+    flags.push_back(IgnoredFlag(name, is_bool ? Type::kBool : Type::kString, "", why));
   }
   return flags;
 }
@@ -69,10 +69,10 @@ GoFlag CsiAddress() {
 }
 
 GoFlag AutoMaxProcs() {
-  return NoEffect("automaxprocs", Type::kBool, "false", "it sets a limit of the Go runtime");
+  return IgnoredFlag("automaxprocs", Type::kBool, "false", "it sets a limit of the Go runtime");
 }
 GoFlag Pprof() {
-  return NoEffect("enable-pprof", Type::kBool, "false", "it serves profiles of the Go runtime");
+  return IgnoredFlag("enable-pprof", Type::kBool, "false", "it serves profiles of the Go runtime");
 }
 GoFlag MetricsPath() {
   return Flag("metrics-path", "/metrics", "Path of the metrics", BERTH_OPTION(metrics_path));

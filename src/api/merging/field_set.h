@@ -10,8 +10,8 @@
 //
 //   {"f:spec": {"f:ports": {"k:{\"port\":80}": {".": {}, "f:name": {}}}}}
 //
-// A node is itself in the set if it is a leaf or has the child ".". Its children are in the set in
-// any case. Sets are plain values. Pure.
+// The field of a node is in the set if the node is a leaf or has the child ".". The children of a
+// node are in the set in either case. Sets are plain values. Pure.
 #pragma once
 
 #include <functional>
@@ -50,7 +50,7 @@ class FieldSet {
   const std::vector<Node>& nodes() const { return nodes_; }
   // nullptr: there is no such node.
   const Node* Find(std::string_view element) const;
-  // Whether the field at `path` is itself in the set.
+  // Whether the field at `path` is in the set, and not only fields below it.
   bool Contains(std::initializer_list<std::string_view> path) const;
 
   // Adds `element` itself if `member` is true, and `children` below it. Adds nothing if `member` is

@@ -1,4 +1,4 @@
-// The sources of claims whose volume is filled from a snapshot (data_sources.h).
+// The part of DataSources (data_sources.h) for volumes that are filled from a snapshot.
 #include "base/log.h"
 #include "controllers/data_source.h"
 #include "controllers/names.h"
@@ -22,7 +22,8 @@ void DataSources::StartWatch() {
 }
 
 void DataSources::StopWatch() {
-  std::unique_ptr<SnapshotWatch> watch;  // ends after the lock does, because its end waits
+  // Destroyed without the lock, because its destructor waits for a call of `snapshot_changed`.
+  std::unique_ptr<SnapshotWatch> watch;
   {
     MutexLock lock(mutex_);
     stopping_ = true;
@@ -55,9 +56,11 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldSnapshot(const Claim& cl
   RETURN_IF_ERROR_WITH(handle, context);
   if (!snapshot->has_finalizer(kSnapshotProtection)) {
     const Status held = WriteFinalizers(*snapshot, kSnapshotProtection, "");
-    // Older roles of the Go program lack the right to update snapshots, and restore without it.
+    // Older RBAC roles of the Go program do not grant the update of snapshots. That program then
+    // restores the snapshot without the finalizer, and so does Berth.
     if (held.code() == StatusCode::kPermissionDenied) {
-      LOG_INFO("{} is not held while a volume is made from it: {}", context, base::Message(held));
+      LOG_INFO("{} gets no finalizer while a volume is made from it: {}", context,
+               base::Message(held));
     } else {
       RETURN_IF_ERROR_WITH(held, context);
     }
@@ -67,7 +70,8 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldSnapshot(const Claim& cl
   return out;
 }
 
-// Writes the whole object as it was read, by PUT, because the upstream role grants no `patch`.
+// Writes the whole object as it was read, with its changed finalizers, by PUT, because the RBAC
+// role of the Go program grants no `patch`.
 Status DataSources::WriteFinalizers(const api::VolumeSnapshot& snapshot, std::string_view add,
                                     std::string_view remove) {
   api::VolumeSnapshot changed = snapshot;
@@ -97,7 +101,7 @@ DataSources::Outcome DataSources::ReleaseSnapshot(const std::string& key,
     if (content.ok() && content->driver() != driver.name) return Outcome::Done();
   }
   const Status released = WriteFinalizers(*snapshot, "", kSnapshotProtection);
-  // Whoever has the right takes it off; to try again would only be refused again.
+  // A further attempt would be refused again. A program that has the right removes the finalizer.
   if (released.code() == StatusCode::kPermissionDenied) {
     LOG_INFO("snapshot {} keeps its finalizer: {}", base::Quote(key), base::Message(released));
     return Outcome::Done();
