@@ -1,6 +1,7 @@
 #include "controllers/pod_deletion.h"
 
 #include "api/time.h"
+#include "base/log.h"
 
 namespace berth::controllers {
 
@@ -59,7 +60,10 @@ Status FailAndDelete(const Context& context, kube::Informer<api::Pod>& pods, con
   }
   const Status deleted = context.client.Delete(api::Pod::kInfo, pod.ns(), pod.name(),
                                                {.grace_period_seconds = 0, .uid = pod.uid()});
-  return deleted.code() == base::StatusCode::kNotFound ? base::OkStatus() : deleted;
+  if (deleted.code() == base::StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(deleted);
+  LOG_INFO("pod {} of node {} is deleted", base::Quote(pod.key()), base::Quote(pod.node_name()));
+  return base::OkStatus();
 }
 
 }  // namespace berth::controllers

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/object.h"
+#include "base/log.h"
 
 namespace berth::controllers::namespaces {
 
@@ -60,7 +61,10 @@ Status DeleteKind(kube::Client& client, const kube::ServedKind& kind, const std:
   };
   RETURN_IF_ERROR(List(client, info, ns, look));
   if (!any) return base::OkStatus();
-  if (undeleted) RETURN_IF_ERROR(DeleteAll(client, kind, ns));
+  if (undeleted) {
+    RETURN_IF_ERROR(DeleteAll(client, kind, ns));
+    LOG_INFO("namespace {} is ending: its {} are deleted", base::Quote(ns), info.group_resource());
+  }
   return List(client, info, ns, [&](const api::Object& object) {
     ++content.remaining[fmt::format("{}.{}", info.plural, info.group)];
     for (const std::string& finalizer : object.finalizers()) ++content.finalizers[finalizer];

@@ -92,6 +92,8 @@ NodeLifecycle::Outcome NodeLifecycle::Evict(const api::Pod& pod) {
   if (!marked.ok()) return AfterApi(marked);
   const Status deleted = kube::Delete(context_.client, pod);
   if (deleted.ok()) {
+    LOG_INFO("pod {} is evicted from node {}", base::Quote(pod.key()),
+             base::Quote(pod.node_name()));
     MutexLock lock(mutex_);
     evict_since_.erase(pod.uid());
   }
