@@ -122,6 +122,10 @@ Status ContainerStopper::RunStop(const api::Pod& pod, const ContainerState& cont
   const auto stopped = cri_.StopContainer(request, left + kRuntimeTime);
   Status result =
       stopped.status().code() == StatusCode::kNotFound ? base::OkStatus() : base::AsStatus(stopped);
+  if (result.ok()) {
+    LOG_INFO("container {} of pod {} is stopped", base::Quote(container.name),
+             base::Quote(pod.key()));
+  }
   if (const Status read = runtime_.Refresh(pod.uid()); result.ok()) result = read;
   if (!result.ok() && result.code() != StatusCode::kCancelled) {
     LOG_WARNING("stop container {} of pod {}: {}", base::Quote(container.name),

@@ -69,6 +69,8 @@ StatusOr<SandboxId> PodStarter::StartSandbox(PodEntry& entry, uint32_t attempt) 
   RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.before">());
   ASSIGN_OR_RETURN(const auto response, parts_.cri.RunPodSandbox(request, kSandboxTimeout));
   RETURN_IF_ERROR(base::FaultPoint<"node.sandbox.after">());
+  LOG_INFO("pod {} has the sandbox {}", base::Quote(pod.key()),
+           base::Quote(response.pod_sandbox_id()));
   SandboxState sandbox{.id = SandboxId(response.pod_sandbox_id()),
                        .attempt = attempt,
                        .ready = true,
@@ -216,6 +218,7 @@ PodStarter::Result PodStarter::CreateAndStart(PodEntry& entry, const ContainerSt
     }
     return fail("RunContainerError", started.status());
   }
+  LOG_INFO("container {} of pod {} is started", base::Quote(name), base::Quote(pod.key()));
   state.phase = ContainerState::Phase::kRunning;
   state.started_at = Now();
   if (const auto post_start = base::json::Find(start.container.json(), {"lifecycle", "postStart"});

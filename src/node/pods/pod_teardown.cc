@@ -77,6 +77,7 @@ Status PodTeardown::RemoveFromRuntime(PodEntry& entry) {
     request.set_pod_sandbox_id(sandbox.id.text());
     const auto removed = parts_.cri.RemovePodSandbox(request, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
+    LOG_INFO("sandbox {} of pod {} is removed", sandbox.id, base::Quote(entry.pod->key()));
     parts_.runtime.RemoveSandbox(api::PodUid(entry.uid), sandbox.id);
   }
   for (const ContainerState& container : parts_.runtime.Pod(entry.uid).containers) {

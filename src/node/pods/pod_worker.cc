@@ -143,6 +143,7 @@ Status PodWorker::ClearRuntime(PodEntry& entry, const PodPlan& plan, const PodRu
     remove.set_pod_sandbox_id(id.text());
     const auto removed = parts_.cri.RemovePodSandbox(remove, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
+    LOG_INFO("sandbox {} of pod {} is removed", id, base::Quote(entry.pod->key()));
     parts_.runtime.RemoveSandbox(api::PodUid(entry.uid), id);
   }
   for (const ContainerId& id : plan.remove_containers) {
