@@ -1,8 +1,6 @@
 #include "crust/device.h"
 
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "platform/devices/device_file.h"
 #include "platform/errno.h"
 #include "platform/mounts/mount_holders.h"
 #include "platform/processes/child.h"
@@ -46,8 +45,7 @@ base::StatusOr<int64_t> ReadDeviceSize(const Device& device) {
   ASSIGN_OR_RETURN(const Found found,
                    platform::AskChild<Found>(what, kTimeout, [device](Found& found) {
                      const int fd = OpenDevice(device, 0);
-                     const bool known = fd >= 0 && ioctl(fd, BLKGETSIZE64, &found.bytes) == 0;
-                     found.error = known ? 0 : fd < 0 ? -fd : errno;
+                     found.error = fd < 0 ? -fd : platform::ReadBlockDeviceSize(fd, found.bytes);
                      return 0;
                    }));
   if (found.error == ESTALE) {

@@ -1,13 +1,9 @@
 #include "volume/device_mounts.h"
 
-#include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 
-#include <cerrno>
-
 #include "base/log.h"
+#include "platform/devices/device_file.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/processes/child.h"
 
@@ -24,8 +20,7 @@ base::StatusOr<int64_t> ReadDeviceBytes(const std::string& device) {
   ASSIGN_OR_RETURN(const uint64_t bytes,
                    platform::AskChild<uint64_t>(
                        fmt::format("size of {}", Quote(device)), kTime, [device](uint64_t& bytes) {
-                         const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-                         return fd >= 0 && ioctl(fd, BLKGETSIZE64, &bytes) == 0 ? 0 : errno;
+                         return platform::ReadBlockDeviceSize(device.c_str(), bytes);
                        }));
   return static_cast<int64_t>(bytes);
 }

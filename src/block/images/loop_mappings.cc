@@ -1,7 +1,6 @@
 #include "block/images/loop_mappings.h"
 
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "block/device.h"
 #include "block/mount_shutdown.h"
 #include "block/sizes.h"
+#include "platform/devices/device_file.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/record_files.h"
@@ -193,9 +193,9 @@ base::StatusOr<Mapping> LoopMappings::Refresh(const Mapping& mapping) const {
                        [device = mapping.device](uint64_t& size) {
                          const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
                          if (fd < 0) return errno;
-                         const bool done = ioctl(fd, LOOP_SET_CAPACITY, 0) == 0 &&
-                                           ioctl(fd, BLKGETSIZE64, &size) == 0;
-                         const int error = done ? 0 : errno;
+                         const int error = ioctl(fd, LOOP_SET_CAPACITY, 0) == 0
+                                               ? platform::ReadBlockDeviceSize(fd, size)
+                                               : errno;
                          close(fd);
                          return error;
                        }));

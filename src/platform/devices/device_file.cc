@@ -1,11 +1,18 @@
 #include "platform/devices/device_file.h"
 
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+
 #include "base/log.h"
+#include "base/unique_fd.h"
 #include "platform/processes/child.h"
 
 namespace berth::platform {
+
 base::StatusOr<std::vector<DeviceFile>> LookAtDevices(const std::vector<std::string>& paths,
                                                       std::chrono::milliseconds timeout) {
   if (paths.empty()) return std::vector<DeviceFile>();
@@ -21,6 +28,15 @@ base::StatusOr<std::vector<DeviceFile>> LookAtDevices(const std::vector<std::str
                                        }
                                        return 0;
                                      });
+}
+
+int ReadBlockDeviceSize(int fd, uint64_t& bytes) {
+  return ioctl(fd, BLKGETSIZE64, &bytes) == 0 ? 0 : errno;
+}
+
+int ReadBlockDeviceSize(const char* path, uint64_t& bytes) {
+  const base::UniqueFd fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  return fd.valid() ? ReadBlockDeviceSize(fd.get(), bytes) : errno;
 }
 
 }  // namespace berth::platform

@@ -1,9 +1,10 @@
-// Finds out which device a path leads to.
+// Finds out which device a path leads to, and how large a device is.
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,11 @@ struct DeviceFile {
 base::StatusOr<std::vector<DeviceFile>> LookAtDevices(
     const std::vector<std::string>& paths,
     std::chrono::milliseconds timeout = std::chrono::seconds(10));
+
+// Reads the size of an open block device. 0 or an errno; ENOTTY: it is none. Async-signal-safe. The
+// device's server may not answer, so a caller that does not know the device runs in a child.
+int ReadBlockDeviceSize(int fd, uint64_t& bytes);
+// The same for the device at `path`.
+int ReadBlockDeviceSize(const char* path, uint64_t& bytes);
 
 }  // namespace berth::platform

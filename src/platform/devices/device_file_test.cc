@@ -4,6 +4,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 
 #include "platform/files/fake_temp_folder.h"
@@ -36,6 +37,14 @@ TEST(DeviceFile, LooksAtMoreThanOneChildCanTell) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_FALSE(found->front().present);
   EXPECT_TRUE(found->back().present);
+}
+
+TEST(DeviceFile, WhatIsNoBlockDeviceHasNoSize) {
+  const TempFolder folder;
+  uint64_t bytes = 7;
+  EXPECT_EQ(ReadBlockDeviceSize("/dev/null", bytes), ENOTTY);
+  EXPECT_EQ(ReadBlockDeviceSize((folder.path() + "/absent").c_str(), bytes), ENOENT);
+  EXPECT_EQ(bytes, 7u);
 }
 
 }  // namespace

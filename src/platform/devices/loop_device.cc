@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "platform/devices/device_file.h"
 #include "platform/devices/free_loop.h"
 #include "platform/devices/loop_table.h"
 #include "platform/errno.h"
@@ -78,7 +79,7 @@ std::optional<LoopDevice> ReadLoopStatus(int fd, const std::string& path) {
   loop.direct_io = (info.lo_flags & LO_FLAGS_DIRECT_IO) != 0;
   int block_size = 0;
   if (ioctl(fd, BLKSSZGET, &block_size) == 0) loop.block_size = static_cast<uint32_t>(block_size);
-  ioctl(fd, BLKGETSIZE64, &loop.size);
+  ReadBlockDeviceSize(fd, loop.size);  // stays 0 after an error
   return loop;
 }
 
@@ -307,7 +308,8 @@ base::StatusOr<uint64_t> RefreshLoopSize(const LoopDevice& loop) {
   if (ioctl(fd.get(), LOOP_SET_CAPACITY, 0) != 0) return ErrnoError(errno, context);
   RETURN_IF_ERROR(base::FaultPoint<"platform.loop_refresh.after">());
   uint64_t size = 0;
-  if (ioctl(fd.get(), BLKGETSIZE64, &size) != 0) return ErrnoError(errno, context);
+  const int error = ReadBlockDeviceSize(fd.get(), size);
+  if (error != 0) return ErrnoError(error, context);
   return size;
 }
 

@@ -2,8 +2,6 @@
 
 #include <blkid/blkid.h>
 #include <fcntl.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "platform/devices/device_file.h"
 #include "platform/file_systems/file_systems.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/child.h"
@@ -60,7 +59,7 @@ int ReadDeviceSize(int fd, uint64_t& size) {
   struct stat st;
   if (fstat(fd, &st) != 0) return errno;
   size = static_cast<uint64_t>(st.st_size);
-  return S_ISREG(st.st_mode) || ioctl(fd, BLKGETSIZE64, &size) == 0 ? 0 : errno;
+  return S_ISREG(st.st_mode) ? 0 : ReadBlockDeviceSize(fd, size);
 }
 
 // 0 or an errno. Async-signal-safe.

@@ -1,9 +1,6 @@
 #include <endian.h>
-#include <fcntl.h>
-#include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/statfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +9,7 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "platform/devices/device_file.h"
 #include "platform/file_systems/ext4_superblock.h"
 #include "platform/file_systems/file_systems.h"
 
@@ -34,10 +32,8 @@ constexpr unsigned long kResizeFs = _IOW('f', 16, uint64_t);
 int GrowFileSystem(int root, const char* device) {
   struct statfs fs = {};
   if (fstatfs(root, &fs) != 0) return errno;
-  const int fd = open(device, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   uint64_t bytes = 0;
-  if (fd < 0 || ioctl(fd, BLKGETSIZE64, &bytes) != 0) return errno;
-  close(fd);
+  if (const int error = ReadBlockDeviceSize(device, bytes); error != 0) return error;
   if (fs.f_bsize <= 0) return EINVAL;
   const uint64_t blocks = bytes / static_cast<uint64_t>(fs.f_bsize);
   return ioctl(root, kResizeFs, &blocks) == 0 ? 0 : errno;

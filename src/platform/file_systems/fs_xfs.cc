@@ -1,13 +1,11 @@
 #include <endian.h>
-#include <fcntl.h>
-#include <linux/fs.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cerrno>
 
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "platform/devices/device_file.h"
 #include "platform/errno.h"
 #include "platform/file_systems/file_systems.h"
 #include "platform/processes/child.h"
@@ -43,10 +41,8 @@ int GrowFileSystem(int root, const std::string& device) {
   XfsGeometryV1 geometry = {};
   if (ioctl(root, kGetGeometryV1, &geometry) != 0) return errno;
   if (geometry.block_size == 0) return EINVAL;
-  const int fd = open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   uint64_t bytes = 0;
-  if (fd < 0 || ioctl(fd, BLKGETSIZE64, &bytes) != 0) return errno;
-  close(fd);
+  if (const int error = ReadBlockDeviceSize(device.c_str(), bytes); error != 0) return error;
   const XfsGrowData grow = {bytes / geometry.block_size, geometry.imax_percent};
   if (grow.new_blocks <= geometry.data_blocks) return 0;
   if (ioctl(root, kGrowData, &grow) == 0) return 0;
