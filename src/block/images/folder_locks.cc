@@ -189,7 +189,7 @@ Status FolderLocks::ProveLocks(const std::string& life, const api::NodeName& nod
       break;
   }
   ASSIGN_OR_RETURN(const auto handshake, HandshakeOf(life));
-  return handshake->ProveSeen(mount.session, node.text());
+  return handshake->ProveSeen(mount.session, node);
 }
 
 std::string FolderLocks::DescribeLapse() {

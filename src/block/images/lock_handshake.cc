@@ -405,10 +405,10 @@ Status LockHandshake::NoteLocks(const std::string& session) {
   }
 }
 
-Status LockHandshake::ProveSeen(const std::string& session, const std::string& node) const {
+Status LockHandshake::ProveSeen(const std::string& session, const api::NodeName& node) const {
   const auto found = platform::AskForkedChild<ProofFound>(
       fmt::format("read the locks noted in {}", Quote(folder_)), answer_time_,
-      [&, path = PathOf(node)](ProofFound& found) {
+      [&, path = PathOf(node.text())](ProofFound& found) {
         const base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
         if (!fd.valid()) return errno;
         FileContent content;
@@ -424,10 +424,10 @@ Status LockHandshake::ProveSeen(const std::string& session, const std::string& n
       return base::OkStatus();
     case Proof::kNotShown:
       return Error(StatusCode::kFailedPrecondition,
-                   "the agent of node {} has shown no lock in the folder of images", Quote(node));
+                   "the agent of node {} has shown no lock in the folder of images", node);
     case Proof::kWeak:
       return Error(StatusCode::kFailedPrecondition,
-                   "node {} may write although it has no lock, because {}", Quote(node),
+                   "node {} may write although it has no lock, because {}", node,
                    found->weakness.data());
     case Proof::kNeverSeen:
       break;
@@ -435,7 +435,7 @@ Status LockHandshake::ProveSeen(const std::string& session, const std::string& n
   return Error(StatusCode::kFailedPrecondition,
                "no node has seen a lock of node {} in the folder of images since that node mounted "
                "it, so the node's locks may not reach other nodes",
-               Quote(node));
+               node);
 }
 
 }  // namespace berth::block

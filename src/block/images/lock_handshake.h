@@ -24,6 +24,7 @@
 #include <map>
 #include <string>
 
+#include "api/kinds/object_ids.h"
 #include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
@@ -64,7 +65,7 @@ class LockHandshake {
 
   // OK: a lock that `node` holds would be seen from `session`, because this session or one that it
   // saw has seen a lock of the node's present session. FAILED_PRECONDITION says what is missing.
-  base::Status ProveSeen(const std::string& session, const std::string& node) const;
+  base::Status ProveSeen(const std::string& session, const api::NodeName& node) const;
 
  private:
   struct Noted {

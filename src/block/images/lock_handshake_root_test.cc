@@ -60,7 +60,8 @@ TEST_F(LockHandshakeRootTest, AFullShareSaysWhatIsMissingAndProvesNothingOfANewN
               testing::AllOf(HasSubstr("has no room"), HasSubstr("its volumes work"),
                              HasSubstr("free some room on the share")));
   ASSERT_OK(a_.NoteLocks(SessionOf("a")));
-  EXPECT_EQ(a_.ProveSeen(SessionOf("a"), "b").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(a_.ProveSeen(SessionOf("a"), api::NodeName("b")).code(),
+            StatusCode::kFailedPrecondition);
   // Nobody else passes for that node meanwhile.
   LockHandshake other(life_);
   EXPECT_EQ(Show(other, "b").code(), StatusCode::kFailedPrecondition);
@@ -68,7 +69,7 @@ TEST_F(LockHandshakeRootTest, AFullShareSaysWhatIsMissingAndProvesNothingOfANewN
   ASSERT_EQ(unlink((share_ + "/ballast").c_str()), 0);
   ASSERT_OK(Show(b_, "b"));
   ASSERT_OK(a_.NoteLocks(SessionOf("a")));
-  ASSERT_OK(a_.ProveSeen(SessionOf("a"), "b"));
+  ASSERT_OK(a_.ProveSeen(SessionOf("a"), api::NodeName("b")));
 }
 
 TEST_F(LockHandshakeRootTest, WhatWasProvenBeforeTheShareWasFullGoesOnToCount) {
@@ -79,14 +80,15 @@ TEST_F(LockHandshakeRootTest, WhatWasProvenBeforeTheShareWasFullGoesOnToCount) {
     ASSERT_OK(a_.NoteLocks(SessionOf("a")));
   }
   FillShare();
-  ASSERT_OK(a_.ProveSeen(SessionOf("a"), "b"));
+  ASSERT_OK(a_.ProveSeen(SessionOf("a"), api::NodeName("b")));
   ASSERT_OK(Show(b_, "b"));
-  ASSERT_OK(a_.ProveSeen(SessionOf("a"), "b"));
+  ASSERT_OK(a_.ProveSeen(SessionOf("a"), api::NodeName("b")));
   // After a reboot the file has the same size, so it needs no room, and nor do empty notes.
   ASSERT_OK(Show(b_, "b", 2));
-  EXPECT_EQ(a_.ProveSeen(SessionOf("a"), "b").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(a_.ProveSeen(SessionOf("a"), api::NodeName("b")).code(),
+            StatusCode::kFailedPrecondition);
   ASSERT_OK(a_.NoteLocks(SessionOf("a")));
-  ASSERT_OK(a_.ProveSeen(SessionOf("a"), "b"));
+  ASSERT_OK(a_.ProveSeen(SessionOf("a"), api::NodeName("b")));
 }
 
 TEST_F(LockHandshakeRootTest, AServerThatDoesNotAnswerStopsNobody) {
@@ -96,7 +98,7 @@ TEST_F(LockHandshakeRootTest, AServerThatDoesNotAnswerStopsNobody) {
   LockHandshake handshake(life_, std::chrono::milliseconds(300));
   const auto begun = std::chrono::steady_clock::now();
   for (const base::Status& hung : {Show(handshake, "a"), handshake.NoteLocks(SessionOf("a")),
-                                   handshake.ProveSeen(SessionOf("a"), "b")}) {
+                                   handshake.ProveSeen(SessionOf("a"), api::NodeName("b"))}) {
     EXPECT_EQ(hung.code(), StatusCode::kDeadlineExceeded) << hung;
   }
   handshake.HideLock();
@@ -112,7 +114,7 @@ TEST_F(LockHandshakeRootTest, OneLookSeesTheLocksOfManyNodes) {
   }
   ASSERT_OK(a_.NoteLocks(SessionOf("a")));
   for (int i = 0; i < kNodes; ++i) {
-    ASSERT_OK(a_.ProveSeen(SessionOf("a"), fmt::format("node-{}", i)));
+    ASSERT_OK(a_.ProveSeen(SessionOf("a"), api::NodeName(fmt::format("node-{}", i))));
   }
 }
 

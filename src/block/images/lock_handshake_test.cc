@@ -32,7 +32,7 @@ class LockHandshakeTest : public testing::Test {
   base::Status Show(LockHandshake& handshake, const std::string& node, int boot = 1) {
     return handshake.ShowLock({.node = node, .session = SessionOf(node, boot), .weakness = ""});
   }
-  base::Status ProveB() const { return a_.ProveSeen(SessionOf("a"), "b"); }
+  base::Status ProveB() const { return a_.ProveSeen(SessionOf("a"), api::NodeName("b")); }
   std::vector<std::string> Files() const {
     const auto names = platform::ListFolder(life_);
     return names.ok() ? *names : std::vector<std::string>();
@@ -58,7 +58,7 @@ TEST_F(LockHandshakeTest, ANodeIsProvenOnceItsLockWasSeenAndStaysSoWhenItDies) {
   }
   ASSERT_OK(ProveB());
   // Another process of the node, or the same one after a restart, reads the same notes.
-  ASSERT_OK(LockHandshake(life_).ProveSeen(SessionOf("a"), "b"));
+  ASSERT_OK(LockHandshake(life_).ProveSeen(SessionOf("a"), api::NodeName("b")));
 }
 
 TEST_F(LockHandshakeTest, ALockThatOthersDoNotSeeProvesNothing) {
@@ -92,10 +92,11 @@ TEST_F(LockHandshakeTest, ANodeThatNeverSawAnyLockProvesNothingByTheNotesOfOther
   ASSERT_OK(Show(a_, "a"));
   ASSERT_OK(Show(b_, "b"));
   ASSERT_OK(a_.NoteLocks(SessionOf("a")));
-  EXPECT_EQ(c_.ProveSeen(SessionOf("c"), "b").code(), StatusCode::kFailedPrecondition)
+  EXPECT_EQ(c_.ProveSeen(SessionOf("c"), api::NodeName("b")).code(),
+            StatusCode::kFailedPrecondition)
       << "node c may ask a kernel that knows of no lock of others";
   ASSERT_OK(c_.NoteLocks(SessionOf("c")));
-  ASSERT_OK(c_.ProveSeen(SessionOf("c"), "b"));
+  ASSERT_OK(c_.ProveSeen(SessionOf("c"), api::NodeName("b")));
 }
 
 TEST_F(LockHandshakeTest, ANodeThatSawAnotherBelievesWhatThatOneSaw) {
@@ -107,7 +108,7 @@ TEST_F(LockHandshakeTest, ANodeThatSawAnotherBelievesWhatThatOneSaw) {
   // Node c came when b was dead.
   ASSERT_OK(Show(a_, "a"));
   ASSERT_OK(c_.NoteLocks(SessionOf("c")));
-  ASSERT_OK(c_.ProveSeen(SessionOf("c"), "b"));
+  ASSERT_OK(c_.ProveSeen(SessionOf("c"), api::NodeName("b")));
 }
 
 TEST_F(LockHandshakeTest, LocksOfOnesOwnMountAreNoProofForOthers) {
@@ -115,7 +116,8 @@ TEST_F(LockHandshakeTest, LocksOfOnesOwnMountAreNoProofForOthers) {
   ASSERT_OK(a_.NoteLocks(SessionOf("a")));
   // They are in one kernel, which knows all of its locks.
   ASSERT_OK(ProveB());
-  EXPECT_EQ(c_.ProveSeen(SessionOf("c"), "b").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(c_.ProveSeen(SessionOf("c"), api::NodeName("b")).code(),
+            StatusCode::kFailedPrecondition);
 }
 
 TEST_F(LockHandshakeTest, ANodeThatMayWriteWithoutItsLockIsNeverProven) {
@@ -129,7 +131,8 @@ TEST_F(LockHandshakeTest, AnotherLifeOfTheClusterProvesNothing) {
   ASSERT_OK(Show(b_, "b"));
   ASSERT_OK(a_.NoteLocks(SessionOf("a")));
   LockHandshake next(folder_ / "nodes/uid-2");
-  EXPECT_EQ(next.ProveSeen(SessionOf("a"), "b").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(next.ProveSeen(SessionOf("a"), api::NodeName("b")).code(),
+            StatusCode::kFailedPrecondition);
 }
 
 TEST_F(LockHandshakeTest, TwoNodesOfOneNameAreFoundOut) {
@@ -139,7 +142,7 @@ TEST_F(LockHandshakeTest, TwoNodesOfOneNameAreFoundOut) {
   EXPECT_THAT(std::string(base::Message(second)), HasSubstr("its own name"));
   // The file of the first one is whole.
   ASSERT_OK(b_.NoteLocks(SessionOf("b")));
-  ASSERT_OK(b_.ProveSeen(SessionOf("b"), "a"));
+  ASSERT_OK(b_.ProveSeen(SessionOf("b"), api::NodeName("a")));
 }
 
 TEST_F(LockHandshakeTest, ALockWhoseFileWasRemovedIsShownAgain) {
