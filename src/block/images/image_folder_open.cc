@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "block/images/image.h"
 #include "block/images/image_folder.h"
@@ -98,9 +99,9 @@ void ImageFolder::NoteHolder(const std::string& image, const std::string& holder
   const std::string path = SidePathOf(image, ".holder");
   const base::UniqueFd fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid() || write(fd.get(), holder.data(), holder.size()) < 0) {
-    LOG_DEBUG("note the holder of image {}: {}", Quote(image), strerrordesc_np(errno));
-  }
+  const int error = fd.valid() ? base::WriteAll(fd.get(), holder) : errno;
+  if (error != 0)
+    LOG_DEBUG("note the holder of image {}: {}", Quote(image), strerrordesc_np(error));
 }
 
 std::string ImageFolder::ReadHolder(const std::string& image) const {

@@ -2,10 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include <cerrno>
 
+#include "base/files/whole_file.h"
 #include "base/log.h"
 #include "base/unique_fd.h"
 #include "platform/errno.h"
@@ -18,10 +18,8 @@ namespace {
 base::Status WriteOneTo(const std::string& folder, dev_t device, std::string_view name) {
   const std::string path = fmt::format("{}/{}/{}", FuseControlOf(folder), minor(device), name);
   const base::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!fd.valid() || write(fd.get(), "1", 1) != 1) {
-    return platform::ErrnoError(errno, "write " + base::Quote(path));
-  }
-  return base::OkStatus();
+  const int error = fd.valid() ? base::WriteAll(fd.get(), "1") : errno;
+  return error == 0 ? base::OkStatus() : platform::ErrnoError(error, "write " + base::Quote(path));
 }
 
 }  // namespace
