@@ -86,7 +86,7 @@ base::StatusOr<Json> EmptyReply(const base::Status& done) {
   return Json::object();
 }
 
-base::StatusOr<Json> Create(const Call& call) {
+base::StatusOr<Json> AnswerCreate(const Call& call) {
   NewImage wanted{.node = call.node};
   ASSIGN_OR_RETURN(wanted.name, call.Image());
   ASSIGN_OR_RETURN(wanted.size_bytes, call.Size());
@@ -98,12 +98,12 @@ base::StatusOr<Json> Create(const Call& call) {
   return InfoReply(CreateImage(call.cluster, wanted));
 }
 
-base::StatusOr<Json> Delete(const Call& call) {
+base::StatusOr<Json> AnswerDelete(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   return EmptyReply(DeleteImage(call.cluster, image, call.node, call.report_progress));
 }
 
-base::StatusOr<Json> Snapshot(const Call& call) {
+base::StatusOr<Json> AnswerSnapshot(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const std::string snapshot, call.Image("snapshot"));
   if (image == snapshot) {
@@ -112,20 +112,20 @@ base::StatusOr<Json> Snapshot(const Call& call) {
   return InfoReply(CreateSnapshot(call.cluster, image, snapshot, call.node));
 }
 
-base::StatusOr<Json> Grow(const Call& call) {
+base::StatusOr<Json> AnswerGrow(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const int64_t size, call.Size());
   return InfoReply(GrowImage(call.cluster, image, size, call.node));
 }
 
-base::StatusOr<Json> List(const Call& call) {
+base::StatusOr<Json> AnswerList(const Call& call) {
   ASSIGN_OR_RETURN(const auto images, ListImages(call.cluster));
   Json list = Json::array();
   for (const ImageInfo& info : images) list.push_back(ToJson(info));
   return Json{{"images", std::move(list)}};
 }
 
-base::StatusOr<Json> Holders(const Call& call) {
+base::StatusOr<Json> AnswerHolders(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const auto holders, ListHolders(call.cluster, image, call.node));
   Json list = Json::array();
@@ -136,7 +136,7 @@ base::StatusOr<Json> Holders(const Call& call) {
   return Json{{"holders", std::move(list)}};
 }
 
-base::StatusOr<Json> Fence(const Call& call) {
+base::StatusOr<Json> AnswerFence(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const api::NodeName target, call.Target());
   FenceOptions options;
@@ -145,14 +145,14 @@ base::StatusOr<Json> Fence(const Call& call) {
   return Json{{"addresses", addresses}};
 }
 
-base::StatusOr<Json> FenceTargets(const Call& call) {
+base::StatusOr<Json> AnswerFenceTargets(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const api::NodeName target, call.Target());
   ASSIGN_OR_RETURN(const auto addresses, ListFenceTargets(call.cluster, image, target));
   return Json{{"addresses", addresses}};
 }
 
-base::StatusOr<Json> Unfence(const Call& call) {
+base::StatusOr<Json> AnswerUnfence(const Call& call) {
   ASSIGN_OR_RETURN(const api::NodeName target, call.Target());
   ASSIGN_OR_RETURN(const auto addresses, call.Addresses());
   // An empty list names no address, so nothing is unfenced. Without a list, all addresses are.
@@ -161,14 +161,14 @@ base::StatusOr<Json> Unfence(const Call& call) {
       UnfenceNode(call.cluster, target, addresses.value_or(std::vector<std::string>())));
 }
 
-base::StatusOr<Json> Fenced(const Call& call) {
+base::StatusOr<Json> AnswerFenced(const Call& call) {
   ASSIGN_OR_RETURN(const auto nodes, ListFencedNodes(call.cluster));
   Json list = Json::object();
   for (const auto& [node, addresses] : nodes) list[node] = addresses;
   return Json{{"nodes", std::move(list)}};
 }
 
-base::StatusOr<Json> NoteUuid(const Call& call) {
+base::StatusOr<Json> AnswerNoteUuid(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   const std::string uuid = base::json::String(call.request, {"uuid"});
   if (uuid.size() > kLongestUuid) {
@@ -177,18 +177,18 @@ base::StatusOr<Json> NoteUuid(const Call& call) {
   return EmptyReply(NoteFormatting(call.cluster, image, uuid));
 }
 
-base::StatusOr<Json> ReadNote(const Call& call) {
+base::StatusOr<Json> AnswerReadNote(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const std::string uuid, ReadFormatting(call.cluster, image));
   return Json{{"uuid", uuid}};
 }
 
 // Reading what Berth records shows that the OSDs of the pool answer and that the user may use them.
-base::StatusOr<Json> Check(const Call& call) {
+base::StatusOr<Json> AnswerCheck(const Call& call) {
   return EmptyReply(ListFencedNodes(call.cluster).status());
 }
 
-base::StatusOr<Json> Info(const Call& call) {
+base::StatusOr<Json> AnswerInfo(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   ASSIGN_OR_RETURN(const ImageDetails details, DescribeImage(call.cluster, image, call.node));
   Json reply = ToJson(details.info);
@@ -198,7 +198,7 @@ base::StatusOr<Json> Info(const Call& call) {
 
 // `program` is "krbd", or "" once the client no longer uses the image. Without an address it is the
 // intent to map the image (kernel_clients.h).
-base::StatusOr<Json> NoteHolder(const Call& call) {
+base::StatusOr<Json> AnswerNoteHolder(const Call& call) {
   ASSIGN_OR_RETURN(const std::string image, call.Image());
   const std::string program = base::json::String(call.request, {"program"});
   const std::string address = base::json::String(call.request, {"address"});
@@ -217,21 +217,21 @@ base::StatusOr<Json> NoteHolder(const Call& call) {
 
 using Handler = base::StatusOr<Json> (*)(const Call&);
 constexpr std::array<std::pair<std::string_view, Handler>, 15> kCalls{{
-    {"create", Create},
-    {"delete", Delete},
-    {"snapshot", Snapshot},
-    {"grow", Grow},
-    {"list", List},
-    {"holders", Holders},
-    {"fence", Fence},
-    {"fenceTargets", FenceTargets},
-    {"unfence", Unfence},
-    {"fenced", Fenced},
-    {"noteHolder", NoteHolder},
-    {"note", NoteUuid},
-    {"readNote", ReadNote},
-    {"check", Check},
-    {"info", Info},
+    {"create", AnswerCreate},
+    {"delete", AnswerDelete},
+    {"snapshot", AnswerSnapshot},
+    {"grow", AnswerGrow},
+    {"list", AnswerList},
+    {"holders", AnswerHolders},
+    {"fence", AnswerFence},
+    {"fenceTargets", AnswerFenceTargets},
+    {"unfence", AnswerUnfence},
+    {"fenced", AnswerFenced},
+    {"noteHolder", AnswerNoteHolder},
+    {"note", AnswerNoteUuid},
+    {"readNote", AnswerReadNote},
+    {"check", AnswerCheck},
+    {"info", AnswerInfo},
 }};
 
 }  // namespace

@@ -103,7 +103,7 @@ class Attempts {
   // Continues what an earlier process left. The wake function is called for the claim.
   void TakeOver(const Intent& intent) ABSL_LOCKS_EXCLUDED(mutex_);
   // Drops what an earlier process left.
-  void Drop(const Intent& intent) { ReleaseIntent(intent.claim->uid()); }
+  void DropIntent(const Intent& intent) { ReleaseIntent(intent.claim->uid()); }
   base::Status Flush() { return record_.Flush(); }
 
  private:

@@ -57,7 +57,7 @@ Status ClaimProvisioning::TakeOverIntent(const Intent& intent, bool disputed,
   const bool elsewhere = IsForAnotherNode(there ? *current : recorded);
   const auto object = volumes_.Get(intent.plan->volume_name);
   if (!elsewhere && object != nullptr && RefersTo(*object, recorded)) {
-    attempts_.Drop(intent);
+    attempts_.DropIntent(intent);
     return base::OkStatus();
   }
   const bool wanted = there && current->volume_name().empty();
@@ -74,7 +74,7 @@ Status ClaimProvisioning::TakeOverIntent(const Intent& intent, bool disputed,
           "the driver has it and no PersistentVolume names it, delete it by hand",
           base::Quote(driver.name), base::Quote(intent.plan->volume_name),
           base::Quote(recorded.key()));
-      attempts_.Drop(intent);
+      attempts_.DropIntent(intent);
       return base::OkStatus();
     }
   }

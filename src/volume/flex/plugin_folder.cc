@@ -59,7 +59,8 @@ bool CanBeMade(std::string path) {
   return access("/", W_OK) == 0;
 }
 
-std::optional<PluginFolder> Told(const std::string& root) {
+// The folder that a file of the host gives to its kubelet.
+std::optional<PluginFolder> FindToldFolder(const std::string& root) {
   for (const std::string_view file : kToldIn) {
     const auto text = platform::ReadFile(root + std::string(file), kLargestFile);
     if (!text.ok()) continue;
@@ -112,7 +113,7 @@ base::StatusOr<PluginFolder> FindPluginFolder(const std::string& root) {
                        "written: give the kubelet another one (volumePluginDir)",
                        kDefault);
   }
-  auto told = Told(root);
+  auto told = FindToldFolder(root);
   // A file says where a kubelet that does not run here would look, and nothing about one that does.
   if (told.has_value() && running.status().code() == base::StatusCode::kNotFound) {
     return *std::move(told);
