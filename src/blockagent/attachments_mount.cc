@@ -254,9 +254,9 @@ StatusOr<api::VolumeFence> Attachments::AcquireFence(const Subject& subject, con
   const auto find_facts = [&](const FenceEntry& old) {
     std::string note;
     ConsumerFacts facts = consumers_.Find(
-        volume, old, controller.has_value() ? controller->uid : "",
-        {.fences_nodes = backend.FencesNodes(), .find_lock = [&](const std::string& node) {
-           return FindLock(backend, subject, api::NodeName(node), note);
+        api::VolumeName(volume), old, controller.has_value() ? controller->uid : "",
+        {.fences_nodes = backend.FencesNodes(), .find_lock = [&](const api::NodeName& node) {
+           return FindLock(backend, subject, node, note);
          }});
     if (!note.empty()) facts.note = std::move(note);
     if (old.node != options_.node || facts.pod != PodFact::kGone) return facts;
@@ -352,7 +352,8 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
     RETURN_IF_ERROR(UnmapLocked(record, {}));
     RETURN_IF_ERROR(records_->Put(record));
   }
-  if (!record.mapping.has_value()) RETURN_IF_ERROR(FenceOwingNodes(subject, backend));
+  const bool attaches = !record.mapping.has_value();
+  if (attaches) RETURN_IF_ERROR(FenceOwingNodes(subject, backend));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.map.before">());
   auto mapped =
       backend.Map(record.image, {.read_only = subject.map_read_only,
@@ -367,6 +368,9 @@ Status Attachments::MapAndMount(const Subject& subject, Record& record, const Fe
   if (record.state == State::kAttaching) record.state = State::kMapped;
   if (subject.sharing != Sharing::kOnePod) record.shared_mount = SharedMountOf(record.volume);
   RETURN_IF_ERROR(records_->Put(record));
+  if (attaches) {
+    LOG_INFO("volume {} is attached as {}", Quote(record.volume), record.mapping->device);
+  }
   RETURN_IF_ERROR(CheckStillNamed(subject, record, entry, backend));
   RETURN_IF_ERROR(MountUse(subject, record, entry, backend));
   record.Find(entry)->state = State::kMounted;

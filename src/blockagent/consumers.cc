@@ -102,8 +102,8 @@ PodFact Consumers::FindPod(const api::FenceEntry& old, const std::string& contro
   return moved ? PodFact::kMoved : PodFact::kThere;
 }
 
-NodeFact Consumers::FindNode(const std::string& name, const std::string& use, std::string& note) {
-  const auto node = kube::Get<api::Node>(client_, "", name);
+NodeFact Consumers::FindNode(const api::NodeName& name, const std::string& use, std::string& note) {
+  const auto node = kube::Get<api::Node>(client_, "", name.text());
   if (node.status().code() == StatusCode::kNotFound) return NodeFact::kGone;
   if (!node.ok()) {
     note = base::Message(node.status());
@@ -119,8 +119,9 @@ NodeFact Consumers::FindNode(const std::string& name, const std::string& use, st
   return NodeFact::kThere;
 }
 
-LeaseFact Consumers::FindLease(const std::string& node, const std::string& use, std::string& note) {
-  const auto lease = kube::Get<api::Lease>(client_, kLeaseNamespace, node);
+LeaseFact Consumers::FindLease(const api::NodeName& node, const std::string& use,
+                               std::string& note) {
+  const auto lease = kube::Get<api::Lease>(client_, kLeaseNamespace, node.text());
   if (!lease.ok() && lease.status().code() != StatusCode::kNotFound) {
     note = base::Message(lease.status());
     return LeaseFact::kUnknown;
@@ -148,18 +149,19 @@ LeaseFact Consumers::FindLease(const std::string& node, const std::string& use, 
   return LeaseFact::kAlive;
 }
 
-ConsumerFacts Consumers::Find(const std::string& volume, const api::FenceEntry& old,
+ConsumerFacts Consumers::Find(const api::VolumeName& volume, const api::FenceEntry& old,
                               const std::string& controller_uid, const BackendAsked& backend) {
   ConsumerFacts facts;
   facts.pod = FindPod(old, controller_uid, facts.note);
   if (facts.pod != PodFact::kGone && facts.pod != PodFact::kMoved) return facts;
-  const std::string use = fmt::format("{} {} {}", volume, old.node, old.pod_uid);
-  facts.node = FindNode(old.node, use, facts.note);
+  const std::string use = fmt::format("{} {} {}", volume.text(), old.node, old.pod_uid);
+  const api::NodeName node(old.node);
+  facts.node = FindNode(node, use, facts.note);
   if (backend.fences_nodes) facts.backend = BackendFact::kFences;
   if (facts.node != NodeFact::kGone || backend.fences_nodes) return facts;
-  facts.lease = FindLease(old.node, use, facts.note);
+  facts.lease = FindLease(node, use, facts.note);
   if (facts.lease != LeaseFact::kExpired) return facts;
-  facts.backend = backend.find_lock(old.node);
+  facts.backend = backend.find_lock(node);
   return facts;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/mutex.h"
 #include "blockagent/fence_rules.h"
 #include "kube/client.h"
@@ -38,7 +39,7 @@ class Consumers {
   struct BackendAsked {
     bool fences_nodes = false;  // Backend::FencesNodes
     // Finds whether the image is locked. May take long. Not called if the back end fences nodes.
-    std::function<BackendFact(const std::string& node)> find_lock;
+    std::function<BackendFact(const api::NodeName& node)> find_lock;
   };
 
   explicit Consumers(kube::Client& client) : Consumers(client, Options()) {}
@@ -50,7 +51,7 @@ class Consumers {
   // of the API is a fact kUnknown, with the reason in `note`. `controller_uid` is the uid of the
   // controller of the pod that wants to use the volume; empty: it has none. Does not set
   // detach_confirmed.
-  ConsumerFacts Find(const std::string& volume, const api::FenceEntry& old,
+  ConsumerFacts Find(const api::VolumeName& volume, const api::FenceEntry& old,
                      const std::string& controller_uid, const BackendAsked& backend);
 
  private:
@@ -63,9 +64,9 @@ class Consumers {
   };
 
   PodFact FindPod(const api::FenceEntry& old, const std::string& controller_uid, std::string& note);
-  NodeFact FindNode(const std::string& node, const std::string& use, std::string& note)
+  NodeFact FindNode(const api::NodeName& name, const std::string& use, std::string& note)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  LeaseFact FindLease(const std::string& node, const std::string& use, std::string& note)
+  LeaseFact FindLease(const api::NodeName& node, const std::string& use, std::string& note)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   kube::Client& client_;

@@ -419,9 +419,9 @@ class ConsumersTest : public FenceTest {
                  {"spec", {{"renewTime", renewed}, {"leaseDurationSeconds", seconds}}}});
   }
   ConsumerFacts Find(const std::string& pod_uid = "old") {
-    return consumers_.Find("pv-1", Entry("n2", pod_uid), "set-1",
+    return consumers_.Find(api::VolumeName("pv-1"), Entry("n2", pod_uid), "set-1",
                            {.fences_nodes = fences_nodes_, .find_lock = [this](const auto& node) {
-                              EXPECT_EQ(node, "n2");
+                              EXPECT_EQ(node.text(), "n2");
                               ++asked_;
                               return BackendFact::kNoLock;
                             }});

@@ -108,9 +108,9 @@ class AgentRightsTest : public testing::Test {
                               .cluster_name = "main",
                               .image = "img"},
                              {[this](const FenceEntry& old) {
-                               return consumers_.Find("pv", old, "", {.find_lock = [](const auto&) {
-                                                        return BackendFact::kNoLock;
-                                                      }});
+                               return consumers_.Find(
+                                   api::VolumeName("pv"), old, "",
+                                   {.find_lock = [](const auto&) { return BackendFact::kNoLock; }});
                              }}));
     ASSERT_OK(fences.WriteDeviceStatus(volume, {.device_path = "/dev/x", .state = "Attached"}));
     ASSERT_OK(fences.Release(volume, own));

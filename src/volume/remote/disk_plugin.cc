@@ -211,11 +211,10 @@ Status DiskPlugin::ForgetDevice(const DeviceRecord& record) {
 
 // ---- for a pod
 
-StatusOr<bool> DiskPlugin::IsUsedByOthers(const std::string& folder,
-                                          const std::string& pod_uid) const {
+StatusOr<bool> DiskPlugin::IsUsedByOthers(const std::string& folder, const api::PodUid& pod) const {
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   const platform::MountEntry* own = platform::FindMount(table, folder);
-  const std::string pods = host_.paths().Pods() + "/", of_pod = pods + pod_uid + "/";
+  const std::string pods = host_.paths().Pods() + "/", of_pod = pods + pod.text() + "/";
   return own != nullptr &&
          std::any_of(table.begin(), table.end(), [&](const platform::MountEntry& entry) {
            return entry.major == own->major && entry.minor == own->minor &&
@@ -242,7 +241,7 @@ StatusOr<Published> DiskPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spe
     return Error(StatusCode::kFailedPrecondition, "the disk {} is not mounted at {}",
                  Quote(disk.identity), Quote(source.folder));
   }
-  ASSIGN_OR_RETURN(source.shared, IsUsedByOthers(source.folder, pod.uid()));
+  ASSIGN_OR_RETURN(source.shared, IsUsedByOthers(source.folder, api::PodUid(pod.uid())));
   return binds_.BindFolder(pod, spec, source);
 }
 
@@ -288,7 +287,8 @@ StatusOr<VolumePlugin::Found> DiskPlugin::FindOnNode() const {
   };
   ASSIGN_OR_RETURN(found.pod_volumes, FindPodFolders(host_.paths(), name_));
   for (PodVolumeRecord& volume : found.pod_volumes) {
-    volume.device_name = disk_at(binds_.Folder(volume.pod_uid, volume.folder_name));
+    volume.device_name =
+        disk_at(binds_.Folder(api::PodUid(volume.pod_uid), api::VolumeName(volume.folder_name)));
     volume.state = Json::object();
   }
   ASSIGN_OR_RETURN(auto published, binds_.FindDevices());

@@ -119,7 +119,7 @@ class DiskPlugin : public VolumePlugin {
   Status MountFileSystem(const VolumeSpec& spec, const Disk& disk, const std::string& device,
                          const std::string& target);
   // Whether another pod of this node has a bind of the file system that is mounted at `folder`.
-  StatusOr<bool> IsUsedByOthers(const std::string& folder, const std::string& pod_uid) const;
+  StatusOr<bool> IsUsedByOthers(const std::string& folder, const api::PodUid& pod) const;
   Status UnmountAll(const std::string& target);
 
   Host& host_;

@@ -46,10 +46,10 @@ std::string JoinServers(const std::vector<std::string>& servers) {
 
 }  // namespace
 
-std::string GlusterfsPlugin::GetLogPath(const std::string& pod_uid,
-                                        const std::string& folder_name) const {
-  return fmt::format("{}/{}/{}-glusterfs.log", host().paths().PluginFolder(name()), folder_name,
-                     pod_uid);
+std::string GlusterfsPlugin::GetLogPath(const api::PodUid& pod,
+                                        const api::VolumeName& volume) const {
+  return fmt::format("{}/{}/{}-glusterfs.log", host().paths().PluginFolder(name()), volume.text(),
+                     pod.text());
 }
 
 StatusOr<std::vector<std::string>> GlusterfsPlugin::ReadServers(const api::Pod& pod,
@@ -85,7 +85,8 @@ StatusOr<HelperMount> GlusterfsPlugin::MakeMount(const Wanted& wanted) {
   // and the pod would write to this node's disk.
   std::vector<std::string> options = wanted.options;
   if (!HasOption(options, "log-file")) {
-    const std::string log = GetLogPath(wanted.pod.uid(), wanted.spec.folder_name());
+    const std::string log =
+        GetLogPath(api::PodUid(wanted.pod.uid()), api::VolumeName(wanted.spec.folder_name()));
     RETURN_IF_ERROR(platform::MakeFolders(ParentOf(log), 0750));
     options.push_back("log-file=" + log);
   }
@@ -109,8 +110,9 @@ bool GlusterfsPlugin::ShowsVolume(const platform::MountEntry& entry, const Volum
 
 std::string GlusterfsPlugin::ReadFailureLog(const Wanted& wanted) const {
   constexpr size_t kLongest = 600;
-  const auto log =
-      platform::ReadFile(GetLogPath(wanted.pod.uid(), wanted.spec.folder_name()), 16 << 20);
+  const auto log = platform::ReadFile(
+      GetLogPath(api::PodUid(wanted.pod.uid()), api::VolumeName(wanted.spec.folder_name())),
+      16 << 20);
   if (!log.ok()) return "";
   std::string_view text = base::Trim(*log);
   // The last two lines are used: the last one says that the client gives up, and the one before it
@@ -125,7 +127,8 @@ std::string GlusterfsPlugin::ReadFailureLog(const Wanted& wanted) const {
 }
 
 Status GlusterfsPlugin::RemovePluginFiles(const PodVolumeRecord& record) {
-  const std::string log = GetLogPath(record.pod_uid, record.folder_name);
+  const std::string log =
+      GetLogPath(api::PodUid(record.pod_uid), api::VolumeName(record.folder_name));
   RETURN_IF_ERROR(RemoveFile(log));
   RemoveFolderIfEmpty(ParentOf(log));
   return base::OkStatus();

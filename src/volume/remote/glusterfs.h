@@ -25,7 +25,7 @@ class GlusterfsPlugin : public NetworkPlugin {
   // Reads the servers' addresses. NOT_FOUND: there are no such Endpoints; FAILED_PRECONDITION: none
   // of its addresses is ready.
   StatusOr<std::vector<std::string>> ReadServers(const api::Pod& pod, const VolumeSpec& spec);
-  std::string GetLogPath(const std::string& pod_uid, const std::string& folder_name) const;
+  std::string GetLogPath(const api::PodUid& pod, const api::VolumeName& volume) const;
 };
 
 }  // namespace berth::volume

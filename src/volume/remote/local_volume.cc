@@ -148,14 +148,14 @@ std::string LocalVolumePlugin::DevicePath(const DeviceRecord& record) const {
 
 // ---- for a pod
 
-StatusOr<bool> LocalVolumePlugin::IsUsedByOthers(const std::string& pv,
-                                                 const std::string& pod_uid) const {
+StatusOr<bool> LocalVolumePlugin::IsUsedByOthers(const api::VolumeName& pv,
+                                                 const api::PodUid& pod) const {
   ASSIGN_OR_RETURN(const auto uids, ListNames(host_.paths().Pods()));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   return std::any_of(uids.begin(), uids.end(), [&](const std::string& uid) {
-    return uid != pod_uid &&
-           platform::FindMount(table, host_.paths().PodVolume(api::PodUid(uid), name(),
-                                                              api::VolumeName(pv))) != nullptr;
+    const api::PodUid other(uid);
+    return other != pod &&
+           platform::FindMount(table, host_.paths().PodVolume(other, name(), pv)) != nullptr;
   });
 }
 
@@ -169,7 +169,8 @@ StatusOr<Published> LocalVolumePlugin::SetUp(const api::Pod& pod, const VolumeSp
     ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
     RETURN_IF_ERROR(FindDeviceMount(table, source, shown.folder).status());
   }
-  ASSIGN_OR_RETURN(shown.shared, IsUsedByOthers(spec.pv->name(), pod.uid()));
+  ASSIGN_OR_RETURN(shown.shared,
+                   IsUsedByOthers(api::VolumeName(spec.pv->name()), api::PodUid(pod.uid())));
   return binds_.BindFolder(pod, spec, shown);
 }
 

@@ -67,7 +67,7 @@ class LocalVolumePlugin : public VolumePlugin {
       const std::string& target) const;
 
   // Whether another pod uses the volume already.
-  StatusOr<bool> IsUsedByOthers(const std::string& pv, const std::string& pod_uid) const;
+  StatusOr<bool> IsUsedByOthers(const api::VolumeName& pv, const api::PodUid& pod) const;
   Host& host_;
   PodBinds binds_{host_, "kubernetes.io/local-volume", "local"};
 };

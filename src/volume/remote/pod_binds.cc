@@ -50,9 +50,8 @@ Status MakeFile(const std::string& path) {
 
 }  // namespace
 
-std::string PodBinds::Folder(std::string_view pod_uid, const std::string& volume) const {
-  return host_.paths().PodVolume(api::PodUid(std::string(pod_uid)), plugin_,
-                                 api::VolumeName(volume));
+std::string PodBinds::Folder(const api::PodUid& pod, const api::VolumeName& volume) const {
+  return host_.paths().PodVolume(pod, plugin_, volume);
 }
 
 Status PodBinds::UnmountAll(const std::string& target) {
@@ -88,7 +87,7 @@ Status PodBinds::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const
 
 StatusOr<Published> PodBinds::BindFolder(const api::Pod& pod, const VolumeSpec& spec,
                                          const Source& source) {
-  const std::string target = Folder(pod.uid(), spec.folder_name());
+  const std::string target = Folder(api::PodUid(pod.uid()), api::VolumeName(spec.folder_name()));
   const Published published{.path = target, .read_only = source.read_only};
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (platform::FindMount(table, target) != nullptr) {
@@ -147,7 +146,8 @@ Status PodBinds::RemoveDevice(const PodVolumeRecord& record) {
 
 Status PodBinds::Remove(const PodVolumeRecord& record) {
   if (record.block) return RemoveDevice(record);
-  const std::string target = Folder(record.pod_uid, record.folder_name);
+  const std::string target =
+      Folder(api::PodUid(record.pod_uid), api::VolumeName(record.folder_name));
   RETURN_IF_ERROR(UnmountAll(target));
   return RemoveEmptyFolder(target);
 }
@@ -156,7 +156,8 @@ StatusOr<VolumePlugin::Stats> PodBinds::GetStats(const PodVolumeRecord& record) 
   if (record.block) {
     return Error(StatusCode::kUnimplemented, "a raw device has no statistics");
   }
-  const std::string target = Folder(record.pod_uid, record.folder_name);
+  const std::string target =
+      Folder(api::PodUid(record.pod_uid), api::VolumeName(record.folder_name));
   ASSIGN_OR_RETURN(const platform::FileSystemUsage usage, platform::GetFileSystemUsage(target));
   return StatsOf(usage);
 }

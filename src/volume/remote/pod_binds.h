@@ -44,7 +44,7 @@ class PodBinds {
   StatusOr<VolumePlugin::Stats> GetStats(const PodVolumeRecord& record) const;
   // The pods' raw devices, as they stand in the plugin's folder; `device_name` is empty.
   StatusOr<std::vector<PodVolumeRecord>> FindDevices() const;
-  std::string Folder(std::string_view pod_uid, const std::string& volume) const;
+  std::string Folder(const api::PodUid& pod, const api::VolumeName& volume) const;
 
  private:
   Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const Source& source);
