@@ -1,7 +1,7 @@
 // Overwrites the LUN of a volume that was deleted with zeroes, and gives it back.
 //
-// It writes from the end to the beginning, so that the LUN looks blank, and can be taken again, only
-// when all of it is blank. One call writes for some seconds, and the next one goes on where it
+// It writes from the end to the beginning, so that the LUN looks blank, and can be taken again,
+// only when all of it is blank. One call writes for some seconds, and the next one goes on where it
 // ended.
 #pragma once
 
