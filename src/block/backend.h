@@ -82,10 +82,15 @@ class Backend {
   // Deletes an image or snapshot; OK also if it does not exist. FAILED_PRECONDITION: it has a lock.
   virtual base::Status Delete(const std::string& image) = 0;
   // Makes a consistent copy that never changes, or gives the one that was made before.
-  // ALREADY_EXISTS: `snapshot` is an image, or a snapshot of another image. NOT_FOUND: there is no
-  // such image. FAILED_PRECONDITION: the image may be written to now.
+  // It does not need the image later, and Create takes it as a source. ALREADY_EXISTS: `snapshot`
+  // is an image, or a snapshot of another image. NOT_FOUND: there is no such image.
+  // FAILED_PRECONDITION: the image may be written to now, and the back end cannot copy it
+  // meanwhile.
   virtual base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                                    const std::string& snapshot) = 0;
+  // Whether CreateSnapshot also copies an image that a node is writing to, at one moment between
+  // two writes, as if the node lost its power then.
+  virtual bool SnapshotsInUse() const { return false; }
   // Grows the image to at least `size_bytes`. Refresh on its node then grows the device. NOT_FOUND:
   // there is no such image. FAILED_PRECONDITION: it is a snapshot.
   virtual base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) = 0;

@@ -1,5 +1,7 @@
 #include "controllers/data_source.h"
 
+#include "api/kinds/block_kinds.h"
+
 namespace berth::controllers {
 
 std::string DataSourceNamespace(const api::PersistentVolumeClaim& claim) {
@@ -18,6 +20,13 @@ std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim) {
   const api::Part reference = claim.data_source();
   const bool snapshot = reference.String({"kind"}) == api::kinds::kVolumeSnapshot.kind &&
                         reference.String({"apiGroup"}) == api::kSnapshotGroup;
+  return snapshot ? reference.String({"name"}) : "";
+}
+
+std::string BlockSnapshotSourceName(const api::PersistentVolumeClaim& claim) {
+  const api::Part reference = claim.data_source();
+  const bool snapshot = reference.String({"kind"}) == api::kinds::kBlockSnapshot.kind &&
+                        reference.String({"apiGroup"}) == api::kBlockGroup;
   return snapshot ? reference.String({"name"}) : "";
 }
 

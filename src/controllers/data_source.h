@@ -19,6 +19,9 @@ std::string CloneSourceName(const api::PersistentVolumeClaim& claim);
 // The name of the snapshot whose data `claim` gets; "" for none.
 std::string SnapshotSourceName(const api::PersistentVolumeClaim& claim);
 
+// The name of the BlockSnapshot whose data `claim` gets; "" for none.
+std::string BlockSnapshotSourceName(const api::PersistentVolumeClaim& claim);
+
 // The content of the snapshot that SnapshotSourceName returns. Each call reads it from the API
 // instead of an informer, because the cluster may not have the kinds. nullopt: the claim names no
 // snapshot, the snapshot has no content, or one of them could not be read.

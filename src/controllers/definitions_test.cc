@@ -48,12 +48,13 @@ TEST(DefinitionsTest, AreThoseOfTheKindsThatCodeReads) {
   Establisher establisher(client);
   ASSERT_TRUE(InstallDefinitions(client, SnapshotDefinitions(), std::chrono::seconds(10)).ok());
   ASSERT_TRUE(InstallDefinitions(client, BlockDefinitions(), std::chrono::seconds(10)).ok());
-  EXPECT_EQ(client.PeekAll(CustomResourceDefinition::kInfo).size(), 9U);
+  EXPECT_EQ(client.PeekAll(CustomResourceDefinition::kInfo).size(), 10U);
   for (const api::KindInfo* kind :
        {&api::kinds::kVolumeSnapshotClass, &api::kinds::kVolumeSnapshotContent,
         &api::kinds::kVolumeSnapshot, &api::kinds::kVolumeGroupSnapshotClass,
         &api::kinds::kVolumeGroupSnapshotContent, &api::kinds::kVolumeGroupSnapshot,
-        &api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
+        &api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster,
+        &api::kinds::kBlockSnapshot}) {
     const auto definition = client.Peek<CustomResourceDefinition>("", kind->group_resource());
     ASSERT_TRUE(definition.has_value()) << kind->plural;
     EXPECT_EQ(definition->group(), kind->group);

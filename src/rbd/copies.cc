@@ -28,6 +28,15 @@ std::string Context(const NewCopy& copy, std::string_view step) {
   return fmt::format("copy image {} to {}: {}", Quote(copy.origin), Quote(copy.name), step);
 }
 
+base::Status PrepareOrigin(const Image& origin, const NewCopy& copy) {
+  if (copy.in_use) {
+    RETURN_IF_ERROR_WITH(PrepareSnapshot(origin), Context(copy, "have its user make a snapshot"));
+    return base::OkStatus();
+  }
+  RETURN_IF_ERROR_WITH(AcquireLock(origin), Context(copy, "keep others from writing"));
+  return base::OkStatus();
+}
+
 base::Status RemovePoint(const Image& origin, const NewCopy& copy) {
   const int result = rbd_snap_remove(origin.handle(), PointName(copy).c_str());
   if (result >= 0 || result == -ENOENT) return base::OkStatus();
@@ -63,7 +72,7 @@ base::StatusOr<int64_t> MakeCopy(const Cluster& cluster, const NewCopy& copy) {
       return Error(StatusCode::kOutOfRange, "image {} has {} bytes, more than the {} of its copy",
                    Quote(copy.origin), size, copy.size_bytes);
     }
-    RETURN_IF_ERROR_WITH(AcquireLock(*origin), Context(copy, "keep others from writing"));
+    RETURN_IF_ERROR(PrepareOrigin(*origin, copy));
     RETURN_IF_ERROR(RemovePoint(*origin, copy));
     const std::string point = PointName(copy);
     int result = rbd_snap_create2(origin->handle(), point.c_str(), RBD_SNAP_CREATE_SKIP_QUIESCE,
@@ -92,7 +101,7 @@ base::Status RemoveCopyPoint(const Cluster& cluster, const NewCopy& copy) {
   if (std::find(points.begin(), points.end(), PointName(copy)) == points.end()) {
     return base::OkStatus();
   }
-  RETURN_IF_ERROR(AcquireLock(**origin));
+  RETURN_IF_ERROR(PrepareOrigin(**origin, copy));
   return RemovePoint(**origin, copy);
 }
 

@@ -33,11 +33,15 @@ struct NewCopy {
   std::string made_as;     // the name that it gets first
   int64_t size_bytes = 0;  // 0: that of the origin
   api::NodeName node;      // this one
+  // The origin may be in use. librbd then has the process that serves it make the snapshot, between
+  // two writes, and that process keeps its lock.
+  bool in_use = false;
 };
 
-// Makes the copy and returns its size. The origin is locked meanwhile, so that nobody writes to it.
-// NOT_FOUND: there is no origin. OUT_OF_RANGE: it is larger than the copy. FAILED_PRECONDITION:
-// somebody may write to it. After any failure a part of the copy may exist.
+// Makes the copy and returns its size. Unless it is `in_use`, the origin is locked meanwhile, so
+// that nobody writes to it. NOT_FOUND: there is no origin. OUT_OF_RANGE: it is larger than the
+// copy. FAILED_PRECONDITION: somebody may write to it; of one `in_use`: its user cannot make the
+// snapshot. After any failure a part of the copy may exist.
 base::StatusOr<int64_t> MakeCopy(const Cluster& cluster, const NewCopy& copy);
 
 // Removes what a copy that was not finished left at its origin; OK if there is nothing.

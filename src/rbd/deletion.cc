@@ -297,8 +297,10 @@ base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
     RETURN_IF_ERROR(ForgetClients(cluster, record.made_as));
   }
   if (!record.source.empty()) {
-    RETURN_IF_ERROR(
-        RemoveCopyPoint(cluster, {.origin = record.source, .name = name, .node = node}));
+    RETURN_IF_ERROR(RemoveCopyPoint(cluster, {.origin = record.source,
+                                              .name = name,
+                                              .node = node,
+                                              .in_use = !record.snapshot_of.empty()}));
   }
   base::Status removed = ReplaceImageRecord(cluster, name, record, std::nullopt);
   // Another call has begun to make the image, so that the record is its own now.

@@ -81,7 +81,8 @@ base::Status MakeImage(const Cluster& cluster, const std::string& name, ImageRec
                                                          .name = name,
                                                          .made_as = record.made_as,
                                                          .size_bytes = record.size_bytes,
-                                                         .node = node}));
+                                                         .node = node,
+                                                         .in_use = !record.snapshot_of.empty()}));
   } else {
     const ImageOptions options(ImageOptions::kNewImage);
     const int result = rbd_create4(cluster.io(), record.made_as.c_str(),

@@ -32,8 +32,9 @@ struct NewImage {
 // larger.
 base::StatusOr<ImageInfo> CreateImage(const Cluster& cluster, const NewImage& wanted);
 
+// Also of an image that is served: the serving process then makes the snapshot between two writes.
 // ALREADY_EXISTS: `snapshot` is an image, or a snapshot of another one. NOT_FOUND: there is no such
-// image. FAILED_PRECONDITION: it may be written to now.
+// image. FAILED_PRECONDITION: its user does not answer, or is the kernel's driver.
 base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const std::string& image,
                                          const std::string& snapshot, const api::NodeName& node);
 

@@ -95,4 +95,23 @@ base::Status AcquireLock(const Image& image) {
                Quote(image.name()));
 }
 
+base::Status PrepareSnapshot(const Image& image) {
+  ASSIGN_OR_RETURN(const auto lockers, ListLockers(image.cluster(), image.id()));
+  const bool is_held = std::any_of(lockers.begin(), lockers.end(), [&image](const Locker& locker) {
+    return locker.client_id != image.cluster().client_id();
+  });
+  if (!is_held) return AcquireLock(image);
+  ASSIGN_OR_RETURN(const auto clients, ListClients(image.cluster(), image.name()));
+  for (const Locker& locker : lockers) {
+    const ClientRecord* client = FindClient(clients, locker);
+    if (client == nullptr || client->program != Program::kKernel) continue;
+    return Error(
+        StatusCode::kFailedPrecondition,
+        "image {} is in use by the kernel's driver of node {}, which makes no snapshot for "
+        "others: end that use, or have the cluster use its volumes by the proxy",
+        Quote(image.name()), Quote(client->node));
+  }
+  return CheckHolderAnswers(image);
+}
+
 }  // namespace berth::rbd

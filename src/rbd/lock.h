@@ -26,6 +26,11 @@ base::Status AcquireLock(const Image& image);
 // which.
 base::Status CheckUnlocked(const Image& image);
 
+// Takes the lock of `image` if it is free. If another client has it, checks that librbd can ask
+// that client to make a snapshot for this one, so that it keeps the lock. FAILED_PRECONDITION: that
+// client does not answer the cluster, or is the kernel's driver, which does nothing for others.
+base::Status PrepareSnapshot(const Image& image);
+
 // FAILED_PRECONDITION: the client that has the lock does not answer the cluster, so that it cannot
 // be asked to change the image for another client, and only its fence ends its lock.
 base::Status CheckHolderAnswers(const Image& image);

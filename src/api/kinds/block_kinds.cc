@@ -25,6 +25,14 @@ const KindInfo kStorageCluster{.group = kBlockGroup,
                                .singular = "storagecluster",
                                .short_names = {"stc"},
                                .has_status = true};
+const KindInfo kBlockSnapshot{.group = kBlockGroup,
+                              .version = "v1alpha1",
+                              .kind = "BlockSnapshot",
+                              .plural = "blocksnapshots",
+                              .singular = "blocksnapshot",
+                              .short_names = {"bsnap"},
+                              .namespaced = true,
+                              .has_status = true};
 
 }  // namespace kinds
 

@@ -1,8 +1,10 @@
 // The kinds of the block agent, which CustomResourceDefinitions define (deploy/crds): the users of
-// a volume, the volumes that a node must still detach, and the storage clusters with the volumes.
-// The classes are like those in kinds.h, but are not in the table of built-in kinds.
+// a volume, the volumes that a node must still detach, the storage clusters with the volumes, and
+// the snapshots of volumes. The classes are like those in kinds.h, but are not in the table of
+// built-in kinds.
 //
-// All are cluster-scoped, so that pods of any namespace can use volumes without a copy of a secret.
+// All but snapshots are cluster-scoped, so that pods of any namespace can use volumes without a
+// copy of a secret. A snapshot is in the namespace of its claim, as whose data it holds.
 #pragma once
 
 #include <optional>
@@ -14,7 +16,7 @@
 namespace berth::api {
 
 namespace kinds {
-extern const KindInfo kVolumeFence, kNodeCleanup, kStorageCluster;
+extern const KindInfo kVolumeFence, kNodeCleanup, kStorageCluster, kBlockSnapshot;
 }  // namespace kinds
 
 inline constexpr std::string_view kBlockGroup = "storage.berth.dev";
@@ -26,6 +28,8 @@ inline constexpr std::string_view kClusterOption = "cluster";
 inline constexpr std::string_view kImageOption = "image";
 // The finalizer that keeps a StorageCluster as long as a node has a volume of it.
 inline constexpr std::string_view kClusterFinalizer = "storage.berth.dev/cluster-cleanup";
+// The finalizer that keeps a BlockSnapshot as long as its snapshot may exist in the storage.
+inline constexpr std::string_view kSnapshotFinalizer = "storage.berth.dev/snapshot";
 
 // VolumeFence.attachments[]: one pod that may use the volume.
 struct FenceEntry {
@@ -95,6 +99,26 @@ class StorageCluster : public Object {
   int64_t unmap_timeout_seconds() const {
     return Int({"spec", "cleanup", "unmapTimeoutSeconds"}, 30);
   }
+};
+
+// A snapshot of the volume of a claim. The block operator alone writes its status, so a claim that
+// is restored from it gets what the operator made and no image that a person named.
+class BlockSnapshot : public Object {
+ public:
+  static constexpr const KindInfo& kInfo = kinds::kBlockSnapshot;
+  using Object::Object;
+  std::string claim_name() const { return String({"spec", "persistentVolumeClaimName"}); }
+  // What is written before the snapshot is made; the cluster is "" until then.
+  std::string cluster() const { return String({"status", "clusterName"}); }
+  std::string volume_name() const { return String({"status", "volumeName"}); }
+  std::string image() const { return String({"status", "image"}); }
+  std::string fs_type() const { return String({"status", "fsType"}); }
+  // What is written after it.
+  bool ready() const { return base::json::Bool(json(), {"status", "readyToUse"}); }
+  // The least size of a volume that is restored from it, a quantity.
+  std::string restore_size() const { return String({"status", "restoreSize"}); }
+  std::string snapshot() const { return String({"status", "snapshot"}); }
+  std::string error() const { return String({"status", "error", "message"}); }
 };
 
 }  // namespace berth::api

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "api/kinds/block_kinds.h"
 #include "api/kinds/csi_names.h"
 #include "api/kinds/snapshots.h"
 #include "cli/explain/live.h"
@@ -210,6 +211,10 @@ class Gatherer {
       if (claim) state_.data_source = *std::move(claim);
     } else if (kind == "VolumeSnapshot") {
       ASSIGN_OR_RETURN(auto snapshot, ReadIfExists<api::VolumeSnapshot>(client_, ns, name));
+      if (snapshot) state_.data_source = *std::move(snapshot);
+    } else if (kind == api::BlockSnapshot::kInfo.kind &&
+               source.String({"apiGroup"}) == api::kBlockGroup) {
+      ASSIGN_OR_RETURN(auto snapshot, ReadIfExists<api::BlockSnapshot>(client_, ns, name));
       if (snapshot) state_.data_source = *std::move(snapshot);
     } else {
       FindPopulators();

@@ -24,8 +24,8 @@ std::span<const Rule> AllRules() {
       // claim
       &ClaimMissing, &ClaimBeingDeleted, &WrongVolumeMode, &NoClass,
       // source
-      &DataSourceMissing, &SnapshotNotReady, &CloneSourceUnbound, &PopulatorAbsent, &SecretMissing,
-      &WrongParameter,
+      &DataSourceMissing, &SnapshotNotReady, &BlockSnapshotNotReady, &CloneSourceUnbound,
+      &PopulatorAbsent, &SecretMissing, &WrongParameter,
       // the controllers whose turn it is
       &DriverStopped, &RoleStopped, &NoLeader,
       // volume

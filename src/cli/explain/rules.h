@@ -82,6 +82,7 @@ std::optional<Cause> SnapshotDeletionFails(const State& state);
 // rules_source.cc
 std::optional<Cause> DataSourceMissing(const State& state);
 std::optional<Cause> SnapshotNotReady(const State& state);
+std::optional<Cause> BlockSnapshotNotReady(const State& state);
 std::optional<Cause> CloneSourceUnbound(const State& state);
 std::optional<Cause> PopulatorAbsent(const State& state);
 std::optional<Cause> SecretMissing(const State& state);

@@ -1,4 +1,5 @@
 // Rules for the source that a claim's volume is to be filled from, and for what its class names.
+#include "api/kinds/block_kinds.h"
 #include "api/kinds/snapshots.h"
 #include "cli/explain/evidence.h"
 
@@ -15,7 +16,8 @@ bool IsOrdinary(const api::Part& source) {
   const std::string kind = source.String({"kind"});
   const std::string group = source.String({"apiGroup"});
   return (kind == "PersistentVolumeClaim" && group.empty()) ||
-         (kind == "VolumeSnapshot" && group == api::kSnapshotGroup);
+         (kind == "VolumeSnapshot" && group == api::kSnapshotGroup) ||
+         (kind == api::BlockSnapshot::kInfo.kind && group == api::kBlockGroup);
 }
 
 // "VolumeSnapshot 'default/s'"
@@ -79,6 +81,33 @@ std::optional<Cause> SnapshotNotReady(const State& state) {
   cause.proof.push_back(snapshot.content_name().empty()
                             ? "its status names no VolumeSnapshotContent"
                             : "its status does not say readyToUse");
+  if (!snapshot.error().empty()) {
+    cause.proof.push_back(fmt::format("status.error: {}", snapshot.error()));
+  }
+  return cause;
+}
+
+std::optional<Cause> BlockSnapshotNotReady(const State& state) {
+  if (!WaitsForSource(state) || !state.data_source.has_value() ||
+      state.data_source->kind() != api::BlockSnapshot::kInfo.kind) {
+    return std::nullopt;
+  }
+  const api::BlockSnapshot snapshot(state.data_source->json());
+  if (snapshot.ready()) return std::nullopt;
+  Cause cause{
+      .id = "snapshot-not-ready",
+      .link = Link::kVolume,
+      .waiting = snapshot.error().empty(),
+      .summary = fmt::format("{} is not made yet", FormatSource(state)),
+      .proof = {"its status does not say readyToUse"},
+      .owner = snapshot.error().empty() ? Owner::kController : Owner::kPerson,
+      .step = snapshot.error().empty()
+                  ? "find out why the block operator does not make the snapshot; the volume is "
+                    "made as soon as it has"
+                  : "do what the error says; the snapshot and then the volume are made by "
+                    "themselves",
+      .command =
+          fmt::format("berth get blocksnapshot {} -n {} -o yaml", snapshot.name(), snapshot.ns())};
   if (!snapshot.error().empty()) {
     cause.proof.push_back(fmt::format("status.error: {}", snapshot.error()));
   }

@@ -37,6 +37,35 @@ TEST_F(RulesTest, ADataSourceThatIsMissingOrNotReady) {
   EXPECT_EQ(First().id, "waits-for-role");
 }
 
+TEST_F(RulesTest, ABlockSnapshotThatIsMissingOrNotMade) {
+  Unbind();
+  state_.claim->Set(
+      {"spec", "dataSourceRef"},
+      {{"apiGroup", "storage.berth.dev"}, {"kind", "BlockSnapshot"}, {"name", "snap"}});
+  Cause cause = First();
+  EXPECT_EQ(cause.id, "source-missing");
+  EXPECT_NE(cause.summary.find("BlockSnapshot 'default/snap'"), std::string::npos);
+
+  api::Object snapshot(
+      {{"kind", "BlockSnapshot"}, {"metadata", {{"name", "snap"}, {"namespace", "default"}}}});
+  state_.data_source = snapshot;
+  cause = First();
+  EXPECT_EQ(cause.id, "snapshot-not-ready");
+  EXPECT_TRUE(cause.waiting);
+  EXPECT_EQ(cause.command, "berth get blocksnapshot snap -n default -o yaml");
+
+  snapshot.Set({"status"}, {{"error", {{"message", "it is in use: pod 'default/web'"}}}});
+  state_.data_source = snapshot;
+  cause = First();
+  EXPECT_EQ(cause.id, "snapshot-not-ready");
+  EXPECT_EQ(cause.owner, Owner::kPerson);
+  EXPECT_TRUE(Proves(cause, "pod 'default/web'"));
+
+  snapshot.Set({"status"}, {{"readyToUse", true}});
+  state_.data_source = snapshot;
+  EXPECT_EQ(First().id, "waits-for-role");
+}
+
 TEST_F(RulesTest, ACopyOfAClaimThatHasNoVolume) {
   Unbind();
   state_.claim->Set({"spec", "dataSource"},

@@ -5,7 +5,9 @@ namespace berth::controllers::blockoperator {
 BlockOperator::BlockOperator(const Context& context, const Options& options)
     : backends_(context.informers.OfOptional<api::StorageCluster>(), options.open_backend),
       proofs_(context.client, options.node_silence),
-      provisioner_(context, backends_, proofs_, options),
+      quiet_copies_(context, proofs_),
+      provisioner_(context, backends_, proofs_, quiet_copies_, options),
+      snapshots_(context, backends_, quiet_copies_, options),
       grower_(context, backends_, options),
       stale_uses_(context, backends_, proofs_, options),
       fence_lifts_(context, backends_, options),
@@ -15,6 +17,7 @@ BlockOperator::BlockOperator(const Context& context, const Options& options)
 
 void BlockOperator::Start() {
   provisioner_.Start();
+  snapshots_.Start();
   grower_.Start();
   stale_uses_.Start();
   fence_lifts_.Start();
@@ -30,6 +33,7 @@ void BlockOperator::Stop() {
   fence_lifts_.Stop();
   stale_uses_.Stop();
   grower_.Stop();
+  snapshots_.Stop();
   provisioner_.Stop();
 }
 

@@ -1,8 +1,9 @@
 // Runs the controllers of block volumes. They make, grow and delete volumes for claims
-// (provisioner.h, grower.h), clean up the attachments of dead nodes (stale_uses.h), lift the
-// storage's fences of nodes that are back (fence_lifts.h), look after StorageClusters (clusters.h),
-// tell which volumes name one image (shared_images.h), and deploy the programs on the nodes
-// (agents.h). Only one process runs them at a time, because the role has a lease.
+// (provisioner.h, grower.h), make snapshots of volumes (snapshots.h), clean up the attachments of
+// dead nodes (stale_uses.h), lift the storage's fences of nodes that are back (fence_lifts.h), look
+// after StorageClusters (clusters.h), tell which volumes name one image (shared_images.h), and
+// deploy the programs on the nodes (agents.h). Only one process runs them at a time, because the
+// role has a lease.
 //
 // The API may not serve the kinds of storage.berth.dev yet. Until it does, the absence of an object
 // decides nothing.
@@ -15,7 +16,9 @@
 #include "controllers/blockoperator/grower.h"
 #include "controllers/blockoperator/node_proofs.h"
 #include "controllers/blockoperator/provisioner.h"
+#include "controllers/blockoperator/quiet_copies.h"
 #include "controllers/blockoperator/shared_images.h"
+#include "controllers/blockoperator/snapshots.h"
 #include "controllers/blockoperator/stale_uses.h"
 
 namespace berth::controllers::blockoperator {
@@ -32,7 +35,9 @@ class BlockOperator : public Controller {
  private:
   Backends backends_;
   NodeProofs proofs_;
+  QuietCopies quiet_copies_;
   Provisioner provisioner_;
+  Snapshots snapshots_;
   Grower grower_;
   StaleUses stale_uses_;
   FenceLifts fence_lifts_;

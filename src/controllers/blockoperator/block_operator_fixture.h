@@ -51,8 +51,8 @@ class BlockOperatorTest : public ::testing::Test {
   using Cluster = api::StorageCluster;
 
   BlockOperatorTest() {
-    for (const api::KindInfo* kind :
-         {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup, &api::kinds::kStorageCluster}) {
+    for (const api::KindInfo* kind : {&api::kinds::kVolumeFence, &api::kinds::kNodeCleanup,
+                                      &api::kinds::kStorageCluster, &api::kinds::kBlockSnapshot}) {
       cluster_.client.Serve(*kind);
     }
     options_.retry_start = std::chrono::milliseconds(5);

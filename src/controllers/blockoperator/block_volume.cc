@@ -46,4 +46,14 @@ void AddBlockIndexes(kube::Informer<api::VolumeFence>& fences) {
   });
 }
 
+void AddBlockIndexes(kube::Informer<api::BlockSnapshot>& snapshots) {
+  snapshots.AddIndex(kSnapshotsByClaim, [](const api::BlockSnapshot& snapshot) {
+    return std::vector<std::string>{api::ObjectKey(snapshot.ns(), snapshot.claim_name())};
+  });
+  snapshots.AddIndex(kSnapshotsByVolume, [](const api::BlockSnapshot& snapshot) {
+    return snapshot.volume_name().empty() ? std::vector<std::string>{}
+                                          : std::vector<std::string>{snapshot.volume_name()};
+  });
+}
+
 }  // namespace berth::controllers::blockoperator

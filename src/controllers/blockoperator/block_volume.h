@@ -23,11 +23,15 @@ std::optional<BlockVolume> BlockVolumeOf(const api::PersistentVolume& volume);
 // The images that PersistentVolumes name now, as the API has them. The errors are the API's.
 base::StatusOr<std::vector<std::string>> ListImages(kube::Client& client);
 
-// Indexes of the volumes by their cluster and by the name of their image, and of fences by node.
+// Indexes of the volumes by their cluster and by the name of their image, of fences by node, and of
+// snapshots by their claim ("namespace/name") and by the volume that they are begun of.
 inline constexpr char kVolumesByCluster[] = "blockCluster";
 inline constexpr char kVolumesByImage[] = "blockImage";
 inline constexpr char kFencesByNode[] = "blockNode";
+inline constexpr char kSnapshotsByClaim[] = "claim";
+inline constexpr char kSnapshotsByVolume[] = "volume";
 void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes);
 void AddBlockIndexes(kube::Informer<api::VolumeFence>& fences);
+void AddBlockIndexes(kube::Informer<api::BlockSnapshot>& snapshots);
 
 }  // namespace berth::controllers::blockoperator

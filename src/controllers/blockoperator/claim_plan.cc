@@ -56,10 +56,11 @@ Status CheckClaim(const api::PersistentVolumeClaim& claim) {
       return refuse("ReadWriteOncePod cannot be asked for together with another access mode");
     }
   }
-  if (modes == std::vector<std::string>{"ReadOnlyMany"} && CloneSourceName(claim).empty()) {
+  if (modes == std::vector<std::string>{"ReadOnlyMany"} && CloneSourceName(claim).empty() &&
+      BlockSnapshotSourceName(claim).empty()) {
     return refuse(
         "ReadOnlyMany alone makes a volume that nobody could ever fill: ask for a way to write as "
-        "well, or for a copy of another claim (spec.dataSource)");
+        "well, or for a copy of another claim or snapshot (spec.dataSource, spec.dataSourceRef)");
   }
   return base::OkStatus();
 }

@@ -80,8 +80,8 @@ Provisioner::Outcome Provisioner::Provision(const Claim& claim,
       return Reschedule(claim, storage_class.name(), elsewhere);
     }
   }
-  return CloneSourceName(claim).empty() ? Create(claim, storage_class, *plan)
-                                        : ProvisionCopy(claim, storage_class, *plan);
+  const bool is_copy = !CloneSourceName(claim).empty() || !BlockSnapshotSourceName(claim).empty();
+  return is_copy ? ProvisionCopy(claim, storage_class, *plan) : Create(claim, storage_class, *plan);
 }
 
 Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageClass& storage_class,
@@ -103,7 +103,7 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageC
   if (!begun.ok()) return AfterApi(begun.status());
 
   const StatusOr<block::ImageInfo> image =
-      wanted.source.empty()
+      CloneSourceName(*begun).empty()
           ? Passing<"blockoperator.create">([&] { return (*backend)->Create(wanted); })
           : CreateCopy(*begun, wanted, **backend);
   if (!image.ok()) {

@@ -1,8 +1,10 @@
-// Makes volumes that begin as a copy of another claim's volume (provisioner.h).
+// Makes volumes that begin with the data of another claim's volume or of a snapshot
+// (provisioner.h).
 #include "api/quantity.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
+#include "controllers/names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::blockoperator {
@@ -45,10 +47,11 @@ StatusOr<std::string> Provisioner::SourceImage(const Claim& claim, const Plan& p
   }
   if (!SnapshotSourceName(claim).empty()) {
     return Error(StatusCode::kInvalidArgument,
-                 "snapshots are not offered by '{}': name a claim in spec.dataSource, of which a "
-                 "copy is made",
-                 api::kBlockProvisioner);
+                 "'{}' makes no VolumeSnapshots: name a BlockSnapshot of group {} in "
+                 "spec.dataSourceRef, or a claim of which a copy is made",
+                 api::kBlockProvisioner, api::kBlockGroup);
   }
+  if (!BlockSnapshotSourceName(claim).empty()) return SnapshotImage(claim, plan);
   const std::string name = CloneSourceName(claim);
   if (name.empty()) {
     return Error(StatusCode::kUnimplemented, "a {} fills the volume", kind);
@@ -76,32 +79,40 @@ StatusOr<std::string> Provisioner::SourceImage(const Claim& claim, const Plan& p
   if (plan.image.size_bytes < has) {
     return refuse(fmt::format("the copy has to have at least its size, {}", volume->capacity()));
   }
-  if (const Status unused = CheckUnused(*volume, backend); !unused.ok()) {
+  if (const Status unused = quiet_copies_.CheckUnused(*volume, backend); !unused.ok()) {
     return refuse(std::string(base::Message(unused)));
   }
   return block->image;
 }
 
-base::Status Provisioner::CheckUnused(const Volume& volume, block::Backend& backend) {
-  ASSIGN_OR_RETURN(const std::string user, uses_.FindUser(volume.name()));
-  if (!user.empty()) {
-    return Error(StatusCode::kFailedPrecondition, "it is in use: {}; end that use", user);
+StatusOr<std::string> Provisioner::SnapshotImage(const Claim& claim, const Plan& plan) {
+  const std::string name = BlockSnapshotSourceName(claim);
+  const auto refuse = [&](const std::string& why) {
+    return Error(StatusCode::kFailedPrecondition, "restore BlockSnapshot '{}': {}", name, why);
+  };
+  const auto snapshot = snapshots_.Get(claim.ns(), name);
+  if (snapshot == nullptr) return refuse("it does not exist");
+  // Its deletion waits for a claim that was begun before (snapshots.h).
+  if (snapshot->deleting() && !claim.has_finalizer(kProvisioningFinalizer)) {
+    return refuse("it is being deleted");
   }
-  const auto block = BlockVolumeOf(volume);
-  const StatusOr<bool> locked = backend.HasLock(block->image);
-  // If the back end knows no locks, the fence alone shows whether the image is in use.
-  if (locked.status().code() == StatusCode::kUnimplemented) return base::OkStatus();
-  RETURN_IF_ERROR(locked);
-  if (*locked) {
-    return Error(StatusCode::kFailedPrecondition, "a node still has its image '{}' mapped",
-                 block->image);
+  if (!snapshot->ready()) {
+    return refuse(snapshot->error().empty() ? "it is not made yet"
+                                            : "it is not made: " + snapshot->error());
   }
-  return base::OkStatus();
-}
-
-int64_t Provisioner::UsesSeen(const std::string& volume) {
-  base::MutexLock lock(mutex_);
-  return seen_[volume];
+  if (snapshot->cluster() != plan.settings.cluster) {
+    return refuse(fmt::format("it is not in StorageCluster '{}'", plan.settings.cluster));
+  }
+  if (snapshot->fs_type() != plan.settings.fs_type) {
+    return refuse(fmt::format("its file system is {}, and that of the class is {}",
+                              snapshot->fs_type(), plan.settings.fs_type));
+  }
+  ASSIGN_OR_RETURN(const int64_t has, api::ParseBytes(snapshot->restore_size()));
+  if (plan.image.size_bytes < has) {
+    return refuse(
+        fmt::format("the claim has to ask for at least its size, {}", snapshot->restore_size()));
+  }
+  return snapshot->snapshot();
 }
 
 StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
@@ -120,19 +131,11 @@ StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
     return Error(StatusCode::kAborted, "PersistentVolume '{}' is there already", wanted.name);
   }
   if (made.status().code() != StatusCode::kNotFound) return made.status();
-  RETURN_IF_ERROR(Passing<"blockoperator.delete">([&] { return backend.Delete(wanted.name); }));
-  const int64_t before = UsesSeen(volume->name());
-  // The use is checked after the count was read, so that a use that begins later changes the count.
-  RETURN_IF_ERROR(CheckUnused(*volume, backend));
-  ASSIGN_OR_RETURN(const block::ImageInfo image,
-                   Passing<"blockoperator.copy">([&] { return backend.Create(wanted); }));
-  Status same = CheckUnused(*volume, backend);
-  if (same.ok() && UsesSeen(volume->name()) != before) {
-    same = Error(StatusCode::kFailedPrecondition, "it was in use meanwhile");
-  }
-  if (same.ok()) return image;
-  RETURN_IF_ERROR(Passing<"blockoperator.delete">([&] { return backend.Delete(wanted.name); }));
-  return base::Annotate(same, fmt::format("copy claim '{}'", source->name()));
+  const auto copied = quiet_copies_.Copy(*volume, backend, wanted.name, [&] {
+    return Passing<"blockoperator.copy">([&] { return backend.Create(wanted); });
+  });
+  RETURN_IF_ERROR_WITH(copied, fmt::format("copy claim '{}'", source->name()));
+  return copied;
 }
 
 }  // namespace berth::controllers::blockoperator

@@ -19,7 +19,7 @@ namespace berth::controllers::blockoperator {
 
 class FakeStore {
  public:
-  // The next call ("create", "delete", "grow", "list") is done, and its answer is lost.
+  // The next call ("create", "snapshot", "delete", "grow", "list") is done, and its answer is lost.
   void LoseNextAnswer(const std::string& call, base::Status status) {
     base::MutexLock lock(mutex_);
     lost_[call].push_back(std::move(status));
@@ -68,6 +68,19 @@ class FakeStore {
   void CanFence(bool can) {
     base::MutexLock lock(images.mutex);
     images.can_fence = can;
+  }
+  void CanSnapshotInUse(bool can) {
+    base::MutexLock lock(images.mutex);
+    images.snapshots_in_use = can;
+  }
+  // Snapshots fail so, until it is OK again.
+  void RefuseSnapshots(const base::Status& why) {
+    base::MutexLock lock(mutex_);
+    refused_snapshots_ = why;
+  }
+  base::Status CheckSnapshot() {
+    base::MutexLock lock(mutex_);
+    return refused_snapshots_;
   }
   // No other node ever sees a lock of `node`.
   void HideLocksOf(const std::string& node) {
@@ -121,13 +134,15 @@ class FakeStore {
   }
 
   block::FakeImages images;
-  // Called within each Create, set before the operator starts: what happens meanwhile.
+  // Called within each Create and CreateSnapshot, set before the operator starts: what happens
+  // meanwhile.
   std::function<void()> while_creating;
 
  private:
   mutable base::Mutex mutex_;
   std::map<std::string, std::deque<base::Status>> lost_ ABSL_GUARDED_BY(mutex_);
   base::Status outage_ ABSL_GUARDED_BY(mutex_);
+  base::Status refused_snapshots_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> lost_files_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
   int looks_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -155,6 +170,15 @@ class FakeStoreBackend : public block::FakeBackend {
     if (const auto* report = block::ProgressScope::current(); report != nullptr) (*report)(0.43);
     RETURN_IF_ERROR(FakeBackend::Delete(image));
     return store_.End("delete");
+  }
+  base::StatusOr<block::ImageInfo> CreateSnapshot(const std::string& image,
+                                                  const std::string& snapshot) override {
+    if (store_.while_creating) store_.while_creating();
+    RETURN_IF_ERROR(store_.Begin(fmt::format("snapshot {} of {}", snapshot, image)));
+    RETURN_IF_ERROR(store_.CheckSnapshot());
+    ASSIGN_OR_RETURN(block::ImageInfo made, FakeBackend::CreateSnapshot(image, snapshot));
+    RETURN_IF_ERROR(store_.End("snapshot"));
+    return made;
   }
   base::StatusOr<block::ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
     RETURN_IF_ERROR(store_.Begin(fmt::format("grow {} {}", image, size_bytes)));

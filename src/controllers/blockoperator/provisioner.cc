@@ -32,7 +32,7 @@ base::KeyedWorkers::Options QueueOptions(const char* name, const Options& option
 }
 
 Provisioner::Provisioner(const Context& context, Backends& backends, NodeProofs& proofs,
-                         const Options& options)
+                         QuietCopies& copies, const Options& options)
     : context_(context),
       backends_(backends),
       copies_of_namespace_(options.copies_of_namespace),
@@ -41,6 +41,7 @@ Provisioner::Provisioner(const Context& context, Backends& backends, NodeProofs&
       progress_patience_(options.progress_patience),
       unmount_pause_(options.unmount_pause),
       uses_(context, proofs),
+      quiet_copies_(copies),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
       classes_(context.informers.Of<api::StorageClass>()),
@@ -48,19 +49,21 @@ Provisioner::Provisioner(const Context& context, Backends& backends, NodeProofs&
       clusters_(context.informers.OfOptional<Cluster>()),
       fences_(context.informers.OfOptional<api::VolumeFence>()),
       cleanups_(context.informers.OfOptional<api::NodeCleanup>()),
+      snapshots_(context.informers.OfOptional<api::BlockSnapshot>()),
       claim_workers_(QueueOptions("block-claim", options, context.flight),
                      [this](const std::string& key) { return SyncClaim(key); }),
       volume_workers_(QueueOptions("block-volume", options, context.flight),
                       [this](const std::string& key) { return SyncVolume(key); }) {
   AddIndexes();
   AddHandlers();
-  WatchUses();
+  WatchSources();
 }
 
 void Provisioner::AddIndexes() {
   AddClaimIndexes(claims_);
   claims_.AddSubset(kOpenClaims, &IsOpen);
   AddBlockIndexes(volumes_);
+  AddBlockIndexes(snapshots_);
 }
 
 void Provisioner::AddHandlers() {
@@ -93,7 +96,6 @@ void Provisioner::AddHandlers() {
     if (gone) {
       base::MutexLock lock(mutex_);
       held_.erase(change.before->uid());
-      if (change.after == nullptr) seen_.erase(change.key);
     }
     if (change.after == nullptr || !BlockVolumeOf(*change.after).has_value()) return;
     if (change.before == nullptr && change.after->has_claim_ref()) {
@@ -123,13 +125,19 @@ void Provisioner::AddHandlers() {
   });
 }
 
-// Watches for the end of uses, because a deletion or a copy may wait for it.
-void Provisioner::WatchUses() {
-  fences_.AddHandler([this](const auto& change) {
-    {
-      base::MutexLock lock(mutex_);
-      if (const auto it = seen_.find(change.key); it != seen_.end()) ++it->second;
+// Watches for snapshots that are made, because claims may wait for them, and for the end of uses,
+// because a deletion or a copy may wait for it.
+void Provisioner::WatchSources() {
+  snapshots_.AddHandler([this](const auto& change) {
+    // The deletion of a volume waits while a snapshot of it is under way.
+    const bool over = change.after == nullptr || change.after->deleting() || change.after->ready();
+    if (over && !change.latest().volume_name().empty()) {
+      volume_workers_.AddNow(change.latest().volume_name());
     }
+    if (change.after == nullptr || !change.after->ready()) return;
+    if (change.before == nullptr || !change.before->ready()) RetryClaims();
+  });
+  fences_.AddHandler([this](const auto& change) {
     if (change.after != nullptr) return;
     volume_workers_.AddNow(change.key);
     RetryClaims();

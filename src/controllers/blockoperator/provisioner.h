@@ -15,9 +15,8 @@
 //
 //   [Released] ── no fence, no clean-up, no lock ── Backend::Delete ──▶ finalizer off ──▶ deleted
 //
-// A copy of another claim is made only while no pod uses that claim. The fence and the back end's
-// lock are checked before and after the copy. If the source may have been written meanwhile, the
-// copy is deleted.
+// A copy of another claim is made only while no pod uses that claim (quiet_copies.h). A snapshot
+// (snapshots.h) never changes, so a volume is made from it at any time.
 //
 // Claims and volumes have a serial queue each; more workers are started where back ends are slow.
 #pragma once
@@ -33,6 +32,7 @@
 #include "controllers/blockoperator/block_volume.h"
 #include "controllers/blockoperator/claim_plan.h"
 #include "controllers/blockoperator/options.h"
+#include "controllers/blockoperator/quiet_copies.h"
 #include "controllers/blockoperator/uses.h"
 #include "controllers/controller.h"
 
@@ -43,8 +43,8 @@ inline constexpr char kOpenClaims[] = "blockOpen";
 
 class Provisioner {
  public:
-  // `backends` and `proofs` are borrowed.
-  Provisioner(const Context& context, Backends& backends, NodeProofs& proofs,
+  // `backends`, `proofs` and `copies` are borrowed.
+  Provisioner(const Context& context, Backends& backends, NodeProofs& proofs, QuietCopies& copies,
               const Options& options);
   ~Provisioner() { Stop(); }
 
@@ -59,7 +59,7 @@ class Provisioner {
 
   void AddIndexes();
   void AddHandlers();
-  void WatchUses();
+  void WatchSources();
   void RetryClaims();
   void RetryVolumesOf(const std::string& cluster);
 
@@ -85,12 +85,11 @@ class Provisioner {
   // fills the volume.
   base::StatusOr<std::string> SourceImage(const Claim& claim, const Plan& plan,
                                           block::Backend& backend);
+  // The same of a claim that a BlockSnapshot fills.
+  base::StatusOr<std::string> SnapshotImage(const Claim& claim, const Plan& plan);
   // Deletes the copy if a use of the source begins while the copy runs.
   base::StatusOr<block::ImageInfo> CreateCopy(const Claim& claim, const block::NewImage& wanted,
                                               block::Backend& backend);
-  base::Status CheckUnused(const Volume& volume, block::Backend& backend);
-  // How often the volume's fence has changed since the first call for the volume.
-  int64_t UsesSeen(const std::string& volume) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // volumes.cc
   Outcome SyncVolume(const std::string& key);
@@ -114,6 +113,7 @@ class Provisioner {
   const std::chrono::milliseconds progress_patience_;
   const std::chrono::milliseconds unmount_pause_;  // until a held volume is looked at again
   const Uses uses_;
+  QuietCopies& quiet_copies_;
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;
   kube::Informer<api::StorageClass>& classes_;
@@ -121,9 +121,8 @@ class Provisioner {
   kube::Informer<Cluster>& clusters_;
   kube::Informer<api::VolumeFence>& fences_;
   kube::Informer<api::NodeCleanup>& cleanups_;
+  kube::Informer<api::BlockSnapshot>& snapshots_;
   base::Mutex mutex_;
-  // How often the fence of a volume has changed since the first copy of it began.
-  std::map<std::string, int64_t> seen_ ABSL_GUARDED_BY(mutex_);
   // Since when the deletion of a volume has waited for who may use it, by the volume's uid.
   std::map<std::string, std::chrono::steady_clock::time_point> held_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int> copies_ ABSL_GUARDED_BY(mutex_);  // under way, by namespace

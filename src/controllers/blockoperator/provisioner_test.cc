@@ -187,14 +187,15 @@ TEST_F(BlockOperatorTest, CopiesOfOneNamespaceLeaveWorkersToTheOthers) {
   for (int i = 0; i < 12; ++i) EXPECT_TRUE(WaitVolume(fmt::format("pvc-uid-copy-{}", i)));
 }
 
-TEST_F(BlockOperatorTest, ASnapshotIsRefusedWithWhatToDo) {
+TEST_F(BlockOperatorTest, AVolumeSnapshotIsRefusedWithWhatToDo) {
   Begin();
   CreateClaim(
       "data",
       {{"spec",
         {{"dataSource",
           {{"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", "s"}}}}}});
-  EXPECT_TRUE(cluster_.events.WaitFor("name a claim in spec.dataSource"));
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "name a BlockSnapshot of group storage.berth.dev in spec.dataSourceRef"));
 }
 
 // It must not become a copy of a claim that has this name in its own namespace.

@@ -103,6 +103,11 @@ base::Status Provisioner::CheckAlone(const Volume& volume, const BlockVolume& bl
                    claim->key());
     }
   }
+  for (const auto& snapshot : snapshots_.ByIndex(kSnapshotsByVolume, volume.name())) {
+    if (snapshot->deleting() || snapshot->ready()) continue;
+    return Error(StatusCode::kFailedPrecondition, "BlockSnapshot '{}' is to be made of it{}{}",
+                 snapshot->key(), snapshot->error().empty() ? "" : ": ", snapshot->error());
+  }
   return base::OkStatus();
 }
 
@@ -162,8 +167,8 @@ Provisioner::Outcome Provisioner::AwaitRelease(const Volume& volume, const std::
     if (is_new) {
       LOG_INFO("the deletion of volume {} waits: {}", base::Quote(volume.name()), holder);
     }
-    // A pod ends before its node has unmounted the volume, so that is no failure. WatchUses queues
-    // the volume when its fence goes; the pause is for locks.
+    // A pod ends before its node has unmounted the volume, so that is no failure. WatchSources
+    // queues the volume when its fence goes; the pause is for locks.
     if (now - since->second < unmount_patience_) return Outcome::After(unmount_pause_);
   }
   context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",

@@ -1,0 +1,241 @@
+#include "controllers/blockoperator/snapshots.h"
+
+#include "api/quantity.h"
+#include "api/time.h"
+#include "base/log.h"
+#include "controllers/blockoperator/block_volume.h"
+#include "controllers/blockoperator/provisioner.h"
+#include "controllers/claims.h"
+#include "controllers/data_source.h"
+#include "controllers/names.h"
+#include "controllers/writes.h"
+
+namespace berth::controllers::blockoperator {
+
+using base::Error;
+using base::EventType;
+
+namespace {
+
+std::string ImageName(const api::BlockSnapshot& snapshot) { return "snap-" + snapshot.uid(); }
+
+}  // namespace
+
+Snapshots::Snapshots(const Context& context, Backends& backends, QuietCopies& copies,
+                     const Options& options)
+    : context_(context),
+      backends_(backends),
+      quiet_copies_(copies),
+      snapshots_(context.informers.OfOptional<Snapshot>()),
+      claims_(context.informers.Of<Claim>()),
+      volumes_(context.informers.Of<Volume>()),
+      clusters_(context.informers.OfOptional<api::StorageCluster>()),
+      workers_(QueueOptions("block-snapshot", options, context.flight),
+               [this](const std::string& key) { return Sync(key); }) {
+  AddBlockIndexes(snapshots_);
+  AddHandlers();
+}
+
+void Snapshots::AddHandlers() {
+  snapshots_.AddHandler([this](const auto& change) {
+    if (change.after == nullptr) return;
+    // Other changes are this controller's own, and would break its backoff.
+    const bool news = change.before == nullptr || change.before->uid() != change.after->uid() ||
+                      change.before->deleting() != change.after->deleting();
+    if (news) workers_.AddNow(change.key);
+  });
+  claims_.AddHandler([this](const auto& change) {
+    // A deletion waits while a claim is being restored.
+    const std::string restored = BlockSnapshotSourceName(change.latest());
+    if (!restored.empty()) workers_.Add(api::ObjectKey(change.latest().ns(), restored));
+    if (change.after == nullptr || !IsBound(*change.after)) return;
+    if (change.before != nullptr && IsBound(*change.before)) return;
+    for (const auto& snapshot : snapshots_.ByIndex(kSnapshotsByClaim, change.key)) {
+      workers_.AddNow(snapshot->key());
+    }
+  });
+  context_.informers.OfOptional<api::VolumeFence>().AddHandler([this](const auto& change) {
+    if (change.after != nullptr) return;
+    for (const auto& snapshot : snapshots_.ByIndex(kSnapshotsByVolume, change.key)) {
+      workers_.AddNow(snapshot->key());
+    }
+  });
+  clusters_.AddHandler([this](const auto& change) {
+    const bool news =
+        change.before == nullptr || change.after == nullptr ||
+        change.before->generation() != change.after->generation() ||
+        change.before->String({"status", "phase"}) != change.after->String({"status", "phase"});
+    if (news) RetryAll();
+  });
+}
+
+void Snapshots::RetryAll() {
+  snapshots_.ForEach([this](const Snapshot& snapshot) {
+    if (!snapshot.ready() || snapshot.deleting()) workers_.AddNow(snapshot.key());
+  });
+}
+
+Snapshots::Outcome Snapshots::Sync(const std::string& key) {
+  const auto known = snapshots_.Get(key);
+  if (known == nullptr || (known->ready() && !known->deleting())) return Outcome::Done();
+  // The object is read from the API, because the informer's copy may be of before its deletion, and
+  // nobody would ever delete a snapshot that is made after that.
+  const StatusOr<Snapshot> live = kube::Get<Snapshot>(context_.client, known->ns(), known->name());
+  if (!live.ok()) return AfterApi(live.status());
+  snapshots_.Observe(live->json());
+  if (live->deleting()) {
+    return live->has_finalizer(api::kSnapshotFinalizer) ? Destroy(*live) : Outcome::Done();
+  }
+  if (live->ready()) return Outcome::Done();
+  return live->cluster().empty() ? Begin(*live) : Make(*live);
+}
+
+StatusOr<Json> Snapshots::FindSource(const Snapshot& snapshot) const {
+  const auto refuse = [&](std::string_view why) {
+    return Error(StatusCode::kFailedPrecondition, "claim '{}' {}", snapshot.claim_name(), why);
+  };
+  const auto claim = claims_.Get(snapshot.ns(), snapshot.claim_name());
+  if (claim == nullptr) return refuse("does not exist");
+  if (claim->deleting()) return refuse("is being deleted");
+  const auto volume = volumes_.Get(claim->volume_name());
+  if (!IsBound(*claim) || volume == nullptr || !RefersTo(*volume, *claim)) {
+    return refuse("is not bound yet");
+  }
+  const auto block = BlockVolumeOf(*volume);
+  if (!block.has_value()) {
+    return refuse(
+        fmt::format("has a volume that is not of '{}': a CSI driver makes a "
+                    "VolumeSnapshot of its volumes",
+                    api::kBlockProvisioner));
+  }
+  if (const auto cluster = clusters_.Get(block->cluster);
+      cluster != nullptr && cluster->deleting()) {
+    return refuse(fmt::format("is in StorageCluster '{}', which is being deleted", block->cluster));
+  }
+  return Json{{"clusterName", block->cluster},
+              {"volumeName", volume->name()},
+              {"image", block->image},
+              {"fsType", volume->String({"spec", "flexVolume", "fsType"})}};
+}
+
+Snapshots::Outcome Snapshots::Begin(const Snapshot& snapshot) {
+  const StatusOr<Json> source = FindSource(snapshot);
+  if (!source.ok()) return Failed(snapshot, source.status());
+  StatusOr<Snapshot> held = snapshot;
+  if (!snapshot.has_finalizer(api::kSnapshotFinalizer)) {
+    held = PatchAt(context_.client, snapshots_, snapshot,
+                   FinalizersPatch(snapshot, api::kSnapshotFinalizer, ""));
+    if (!held.ok()) return AfterApi(held.status());
+  }
+  const StatusOr<Snapshot> begun =
+      PatchAt(context_.client, snapshots_, *held, {{"status", *source}}, "status");
+  return begun.ok() ? Make(*begun) : AfterApi(begun.status());
+}
+
+Snapshots::Outcome Snapshots::Make(const Snapshot& snapshot) {
+  const StatusOr<block::ImageInfo> made = CallBackend(snapshot);
+  if (!made.ok()) return Failed(snapshot, made.status());
+  // PatchAt, because a deletion that began meanwhile comes first.
+  const Status written = PatchAt(context_.client, snapshots_, snapshot,
+                                 {{"status",
+                                   {{"readyToUse", true},
+                                    {"snapshot", made->name},
+                                    {"restoreSize", api::FormatBytes(made->size_bytes)},
+                                    {"creationTime", api::FormatTime(context_.clock.Now())},
+                                    {"error", nullptr}}}},
+                                 "status")
+                             .status();
+  if (!written.ok()) return AfterApi(written);
+  LOG_INFO("snapshot {} of image {} in StorageCluster {} is made for BlockSnapshot {}",
+           base::Quote(made->name), base::Quote(snapshot.image()), base::Quote(snapshot.cluster()),
+           base::Quote(snapshot.key()));
+  context_.events.Record(snapshot.reference(), EventType::kNormal, "SnapshotCreated",
+                         fmt::format("made snapshot '{}' of image '{}' in StorageCluster '{}'",
+                                     made->name, snapshot.image(), snapshot.cluster()));
+  return Outcome::Done();
+}
+
+StatusOr<block::ImageInfo> Snapshots::CallBackend(const Snapshot& snapshot) {
+  ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Of(snapshot.cluster()));
+  const auto volume = volumes_.Get(snapshot.volume_name());
+  const auto block = volume == nullptr ? std::nullopt : BlockVolumeOf(*volume);
+  if (!block.has_value() || block->cluster != snapshot.cluster() ||
+      block->image != snapshot.image()) {
+    return Error(
+        StatusCode::kNotFound,
+        "PersistentVolume '{}' with image '{}' is gone, so that no snapshot can be made of "
+        "it: delete this object",
+        snapshot.volume_name(), snapshot.image());
+  }
+  const auto make = [&] {
+    return Passing<"blockoperator.snapshot">(
+        [&] { return backend->CreateSnapshot(block->image, ImageName(snapshot)); });
+  };
+  if (backend->SnapshotsInUse()) return make();
+  return quiet_copies_.Copy(*volume, *backend, ImageName(snapshot), make);
+}
+
+Snapshots::Outcome Snapshots::Destroy(const Snapshot& snapshot) {
+  const Status deleted = snapshot.cluster().empty() ? base::OkStatus() : DeleteImage(snapshot);
+  if (!deleted.ok()) {
+    context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotDeleteFailed",
+                           base::Message(deleted));
+    return Outcome::Retry(deleted);
+  }
+  return AfterApi(PatchAt(context_.client, snapshots_, snapshot,
+                          FinalizersPatch(snapshot, "", api::kSnapshotFinalizer))
+                      .status());
+}
+
+Status Snapshots::DeleteImage(const Snapshot& snapshot) {
+  const std::string name = ImageName(snapshot);
+  for (const auto& volume : volumes_.ByIndex(kVolumesByImage, name)) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "snapshot '{}' is PersistentVolume '{}', too, which has to be deleted before it",
+                 name, volume->name());
+  }
+  for (const auto& claim : claims_.Subset(kOpenClaims)) {
+    if (claim->ns() == snapshot.ns() && claim->volume_name().empty() && !claim->deleting() &&
+        claim->has_finalizer(kProvisioningFinalizer) &&
+        BlockSnapshotSourceName(*claim) == snapshot.name()) {
+      return Error(StatusCode::kFailedPrecondition, "claim '{}' is being restored from it",
+                   claim->key());
+    }
+  }
+  const StatusOr<Backends::Ptr> backend = backends_.Of(snapshot.cluster());
+  if (backend.status().code() == StatusCode::kNotFound) {
+    return Error(StatusCode::kNotFound,
+                 "StorageCluster '{}' is gone, and snapshot '{}' with it or out of reach: create "
+                 "the cluster again, or take the finalizer {} off this BlockSnapshot to forget it",
+                 snapshot.cluster(), name, api::kSnapshotFinalizer);
+  }
+  RETURN_IF_ERROR(backend);
+  const Status deleted = Passing<"blockoperator.delete">([&] { return (*backend)->Delete(name); });
+  // A back end that cannot delete has made nothing, either.
+  if (deleted.code() == StatusCode::kUnimplemented) return base::OkStatus();
+  RETURN_IF_ERROR_WITH(deleted, fmt::format("delete snapshot '{}'", name));
+  LOG_INFO("snapshot {} of BlockSnapshot {} is deleted", base::Quote(name),
+           base::Quote(snapshot.key()));
+  return base::OkStatus();
+}
+
+Snapshots::Outcome Snapshots::Failed(const Snapshot& snapshot, const Status& why) {
+  // ABORTED means that another call works on the image. The next run may succeed.
+  if (why.code() == StatusCode::kAborted) return Outcome::Retry(why);
+  const std::string message(base::Message(why));
+  context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotFailed", message);
+  if (snapshot.error() != message) {
+    const Status written =
+        Patch(context_.client, snapshots_, snapshot,
+              {{"status",
+                {{"readyToUse", false},
+                 {"error",
+                  {{"message", message}, {"time", api::FormatTime(context_.clock.Now())}}}}}},
+              "status")
+            .status();
+    if (!written.ok()) return AfterApi(written);
+  }
+  return Outcome::Retry(why);
+}
+
+}  // namespace berth::controllers::blockoperator
