@@ -66,6 +66,14 @@ struct Mapping {
   base::Json state = base::Json::object();
 };
 
+enum class Snapshots {
+  kNone,      // CreateSnapshot gives UNIMPLEMENTED
+  kOfUnused,  // of those that nobody writes to
+  // Also of those that a node is writing to: the data is of one moment between two writes, as if
+  // the node had lost its power then.
+  kOfAny
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -88,9 +96,8 @@ class Backend {
   // meanwhile.
   virtual base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                                    const std::string& snapshot) = 0;
-  // Whether CreateSnapshot also copies an image that a node is writing to, at one moment between
-  // two writes, as if the node lost its power then.
-  virtual bool SnapshotsInUse() const { return false; }
+  // Of which images CreateSnapshot makes snapshots.
+  virtual Snapshots OffersSnapshots() const { return Snapshots::kOfUnused; }
   // Grows the image to at least `size_bytes`. Refresh on its node then grows the device. NOT_FOUND:
   // there is no such image. FAILED_PRECONDITION: it is a snapshot.
   virtual base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) = 0;

@@ -41,7 +41,7 @@ class FakeImages {
   // False: the back end cannot know its locks, so HasLock gives UNIMPLEMENTED.
   bool knows_locks ABSL_GUARDED_BY(mutex) = true;
   bool can_fence ABSL_GUARDED_BY(mutex) = false;
-  bool snapshots_in_use ABSL_GUARDED_BY(mutex) = false;
+  Snapshots snapshots ABSL_GUARDED_BY(mutex) = Snapshots::kOfUnused;
   // The nodes of which no other node ever saw a lock.
   std::set<std::string> unseen ABSL_GUARDED_BY(mutex);
   // The answer of ExchangeLocks.
@@ -93,16 +93,21 @@ class FakeBackend : public Backend {
                                            const std::string& snapshot) override {
     RETURN_IF_ERROR(Call("CreateSnapshot", image));
     base::MutexLock lock(images_.mutex);
+    if (images_.snapshots == Snapshots::kNone) {
+      return base::Error(base::StatusCode::kUnimplemented, "this back end makes no snapshots");
+    }
     const auto it = images_.images.find(image);
     if (it == images_.images.end()) return MissingError(image);
-    if (!it->second.mapped_by.empty() && !images_.snapshots_in_use) return LockedError(image);
+    if (!it->second.mapped_by.empty() && images_.snapshots == Snapshots::kOfUnused) {
+      return LockedError(image);
+    }
     const ImageInfo info{snapshot, it->second.info.size_bytes, image};
     images_.images[snapshot].info = info;
     return info;
   }
-  bool SnapshotsInUse() const override {
+  Snapshots OffersSnapshots() const override {
     base::MutexLock lock(images_.mutex);
-    return images_.snapshots_in_use;
+    return images_.snapshots;
   }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
     RETURN_IF_ERROR(Call("Grow", image));

@@ -419,12 +419,12 @@ Status Attachments::MountDevice(const Subject& subject, Record& record, const st
         std::ranges::any_of(table, [&](const MountEntry& mount) { return Shows(mount, mapping); });
   }
   if (!elsewhere) RETURN_IF_ERROR(PrepareDevice(subject, record, backend));
-  std::vector<std::string> options;
+  // A volume may be a copy of another one, or restored from a snapshot of it, and both are used.
+  const auto* fs = platform::FindFileSystem(record.fs_type);
+  std::vector<std::string> options = fs == nullptr ? std::vector<std::string>() : fs->CopyOptions();
   if (read_only) {
     options.emplace_back("ro");
-    if (const auto* fs = platform::FindFileSystem(record.fs_type); fs != nullptr) {
-      std::ranges::copy(fs->ReadOnlyDeviceOptions(), std::back_inserter(options));
-    }
+    if (fs != nullptr) std::ranges::copy(fs->ReadOnlyDeviceOptions(), std::back_inserter(options));
   }
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.mount.before">());
   RETURN_IF_ERROR(parts_.mounter.Mount({.source = mapping.device,

@@ -80,7 +80,7 @@ def site(module_site):
 
 def test_the_kinds_beside_the_built_in_one(kubectl):
     served = kubectl("api-resources", "--api-group=storage.berth.dev").split()
-    for plural in ("hostmounts", "volumefences", "nodecleanups", "storageclusters"):
+    for plural in ("hostmounts", "volumefences", "nodecleanups", "storageclusters", "blocksnapshots"):
         assert plural in served
     cluster = block_agent.storage_cluster("printed", "/srv/none")
     for item in (FENCE, CLEANUP, cluster):
@@ -139,6 +139,50 @@ def test_from_the_claim_to_the_pod_and_back(site):
     berth.run("delete", "pvc", "data")
     berth.wait_gone("persistentvolumes", name)
     assert not (site.images / name).exists()
+
+
+def test_a_snapshot_keeps_the_data_and_outlives_its_claim(site):
+    berth = site.berth
+    site.storage_class("block")
+    site.claim("data", "block")
+    name = site.bound("data")
+    site.run("one", "data")
+    try:
+        berth.apply(objects.block_snapshot("monday", "data"))
+        # The image of a volume that is in use cannot be copied; berth explain tells the claim that waits for it.
+        site.claim("early", "block", **objects.restored_from("monday"))
+        said = site.why_not("monday", "SnapshotFailed")[0]
+        assert "pod 'default/one' on node 'node-a' may use it" in said
+        told = berth.run("explain", "pvc", "early", check=False).stdout
+        assert "BlockSnapshot 'default/monday'" in told and "pod 'default/one'" in told
+        berth.run("delete", "pod", "one")
+        berth.wait_gone("pods", "one")
+        site.bound("early")
+        status = berth.get("blocksnapshots", "monday")["status"]
+        assert (status["readyToUse"], status["restoreSize"], status["image"]) == (True, "64Mi", name)
+        assert (site.images / status["snapshot"]).stat().st_mode & 0o777 == 0o400
+        site.run("two", "data")
+        wait_and_read = "until [ -e /written ]; do sleep 0.1; done; cat /data/who"
+        assert berth.run("exec", "two", "--", "sh", "-c", wait_and_read).stdout.split() == ["one", "two"]
+        # The snapshot has what was there before, also if its volume is deleted.
+        for kind, of in (("pod", "two"), ("pvc", "data")):
+            berth.run("delete", kind, of)
+        berth.wait_gone("persistentvolumes", name)
+        site.claim("late", "block", "96Mi", **objects.restored_from("monday"))
+        site.bound("late")
+        # A volume that was restored does not need the snapshot.
+        berth.run("delete", "blocksnapshots", "monday")
+        berth.wait_gone("blocksnapshots", "monday")
+        assert not (site.images / status["snapshot"]).exists()
+        for pod, claim in (("three", "early"), ("four", "late")):
+            script = STAY.replace("/data", f"/{claim}")
+            berth.apply(objects.pod(pod, script, [claim]))
+            berth.wait_phase("pods", pod, "Running", seconds=60)
+            read = f"until [ -e /written ]; do sleep 0.1; done; cat /{claim}/who"
+            assert berth.run("exec", pod, "--", "sh", "-c", read).stdout.split() == ["one", pod]
+    finally:
+        berth.run("delete", "blocksnapshots", "monday", "--wait=false", check=False)
+    assert list(site.images.glob("snap-*")) == []
 
 
 def test_a_volume_grows_up_to_its_file_system(site):

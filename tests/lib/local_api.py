@@ -23,6 +23,7 @@ PATHS = {
     "storageclusters": "/apis/storage.berth.dev/v1alpha1/storageclusters",
     "volumefences": "/apis/storage.berth.dev/v1alpha1/volumefences",
     "nodecleanups": "/apis/storage.berth.dev/v1alpha1/nodecleanups",
+    "blocksnapshots": "/apis/storage.berth.dev/v1alpha1/namespaces/default/blocksnapshots",
     "volumesnapshots": "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots",
     "volumesnapshotcontents": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
     "volumesnapshotclasses": "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses",
@@ -35,7 +36,7 @@ PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "Pe
            "Node": "nodes", "Namespace": "namespaces", "Endpoints": "endpoints", "RuntimeClass": "runtimeclasses",
            "StorageClass": "storageclasses", "CSINode": "csinodes",
            "HostMount": "hostmounts", "StorageCluster": "storageclusters", "VolumeFence": "volumefences",
-           "NodeCleanup": "nodecleanups",
+           "NodeCleanup": "nodecleanups", "BlockSnapshot": "blocksnapshots",
            "VolumeAttributesClass": "volumeattributesclasses", "VolumeSnapshot": "volumesnapshots",
            "VolumeSnapshotClass": "volumesnapshotclasses", "VolumeSnapshotContent": "volumesnapshotcontents",
            "VolumeGroupSnapshot": "volumegroupsnapshots", "VolumeGroupSnapshotClass": "volumegroupsnapshotclasses"}

@@ -47,6 +47,17 @@ def snapshot(name, claim=None, snapshot_class=None, content=None):
             "spec": spec}
 
 
+def block_snapshot(name, claim):
+    """Gives a snapshot of a claim whose volume is of the block agent."""
+    return {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "BlockSnapshot", "metadata": {"name": name},
+            "spec": {"persistentVolumeClaimName": claim}}
+
+
+def restored_from(snapshot):
+    """Gives what a claim's spec needs to be restored from a BlockSnapshot."""
+    return {"dataSourceRef": {"apiGroup": "storage.berth.dev", "kind": "BlockSnapshot", "name": snapshot}}
+
+
 def group_class(name, driver="local.csi.berth.dev", policy="Delete"):
     return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshotClass", "metadata": {"name": name},
             "driver": driver, "deletionPolicy": policy}

@@ -110,10 +110,16 @@ def test_a_volume_grows_when_the_administrator_has_grown_its_lun(site):
     wait_for("the claim to say so", lambda: site.berth.get("pvc", "data")["status"]["capacity"]["storage"] == "512Mi")
 
 
-def test_a_copy_is_refused_in_words(site):
+def test_copies_and_snapshots_are_refused_in_words(site):
     site.claim("data", "32Mi", "san")
     site.berth.apply(objects.claim("copy", "48Mi", "san", dataSource={"kind": "PersistentVolumeClaim", "name": "data"}))
     site.wait_event("copy", "ProvisioningFailed", "made beforehand")
+    site.run("one", "data")
+    site.berth.apply(objects.block_snapshot("monday", "data"))
+    said = site.wait_event("monday", "SnapshotFailed", "made beforehand", "Berth makes no snapshots of it")
+    wait_for("the object to say so", lambda: site.berth.get("blocksnapshots", "monday")["status"]["error"]["message"] == said)
+    site.berth.run("delete", "blocksnapshots", "monday", "--wait=false")
+    site.berth.wait_gone("blocksnapshots", "monday")
     assert site.units()[2]["reserved"] == "", "no LUN is taken for it"
 
 

@@ -88,6 +88,7 @@ class IscsiBackend : public Backend {
                                            const std::string& /*snapshot*/) override {
     return NoCopies("Berth makes no snapshots of it");
   }
+  Snapshots OffersSnapshots() const override { return Snapshots::kNone; }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
     RETURN_IF_ERROR(CheckImageName(image));
     ASSIGN_OR_RETURN(const Lun lun, calls_.FindLun(image));

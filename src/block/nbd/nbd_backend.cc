@@ -67,6 +67,9 @@ class NbdBackend : public Backend {
     RETURN_IF_ERROR(CheckHasFolder("copied"));
     return folder_->CreateSnapshot(image, snapshot);
   }
+  Snapshots OffersSnapshots() const override {
+    return folder_.has_value() ? Snapshots::kOfUnused : Snapshots::kNone;
+  }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
     RETURN_IF_ERROR(CheckHasFolder("grown"));
     return folder_->Grow(image, size_bytes);

@@ -84,7 +84,7 @@ class RbdBackend : public Backend {
     ASSIGN_OR_RETURN(const auto hold, LockImage(snapshot));
     return CallForInfo({{"call", "snapshot"}, {"image", image}, {"snapshot", snapshot}});
   }
-  bool SnapshotsInUse() const override { return true; }
+  Snapshots OffersSnapshots() const override { return Snapshots::kOfAny; }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
     ASSIGN_OR_RETURN(const auto hold, LockImage(image));
     return CallForInfo({{"call", "grow"}, {"image", image}, {"size", size_bytes}});

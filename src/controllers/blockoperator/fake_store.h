@@ -69,9 +69,9 @@ class FakeStore {
     base::MutexLock lock(images.mutex);
     images.can_fence = can;
   }
-  void CanSnapshotInUse(bool can) {
+  void OfferSnapshots(block::Snapshots what) {
     base::MutexLock lock(images.mutex);
-    images.snapshots_in_use = can;
+    images.snapshots = what;
   }
   // Snapshots fail so, until it is OK again.
   void RefuseSnapshots(const base::Status& why) {

@@ -171,8 +171,10 @@ StatusOr<block::ImageInfo> Snapshots::CallBackend(const Snapshot& snapshot) {
     return Passing<"blockoperator.snapshot">(
         [&] { return backend->CreateSnapshot(block->image, ImageName(snapshot)); });
   };
-  if (backend->SnapshotsInUse()) return make();
-  return quiet_copies_.Copy(*volume, *backend, ImageName(snapshot), make);
+  // A back end that makes none says so at once, whether or not the volume is in use.
+  return backend->OffersSnapshots() == block::Snapshots::kOfUnused
+             ? quiet_copies_.Copy(*volume, *backend, ImageName(snapshot), make)
+             : make();
 }
 
 Snapshots::Outcome Snapshots::Destroy(const Snapshot& snapshot) {

@@ -83,7 +83,7 @@ TEST_F(SnapshotsTest, OneThatAnEarlierOperatorBegunIsMade) {
 
 TEST_F(SnapshotsTest, ALostAnswerMakesNoSecondSnapshot) {
   store_->LoseNextAnswer("snapshot", base::Error(StatusCode::kUnavailable, "the line is cut"));
-  store_->CanSnapshotInUse(true);
+  store_->OfferSnapshots(block::Snapshots::kOfAny);
   Begin();
   PutBound("data");
   cluster_.Put(MakeSnapshot());
@@ -173,7 +173,7 @@ TEST_F(SnapshotsTest, AUseThatBeginsMeanwhileSpoilsTheCopy) {
 }
 
 TEST_F(SnapshotsTest, ABackEndThatCanMakesItWhileThePodWrites) {
-  store_->CanSnapshotInUse(true);
+  store_->OfferSnapshots(block::Snapshots::kOfAny);
   Begin();
   PutBound("data");
   PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
@@ -183,18 +183,18 @@ TEST_F(SnapshotsTest, ABackEndThatCanMakesItWhileThePodWrites) {
 }
 
 TEST_F(SnapshotsTest, ABackEndThatMakesNoneSaysSo) {
-  store_->RefuseSnapshots(
-      base::Error(StatusCode::kUnimplemented, "Berth makes no snapshots of it"));
+  store_->OfferSnapshots(block::Snapshots::kNone);
   Begin();
   PutBound("data");
+  PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
   cluster_.Put(MakeSnapshot());
   ASSERT_TRUE(
-      cluster_.events.WaitFor("SnapshotFailed default/monday: Berth makes no snapshots of it"));
+      cluster_.events.WaitFor("SnapshotFailed default/monday: this back end makes no snapshots"));
   ASSERT_TRUE(
-      cluster_.WaitUntil([&] { return Get().error() == "Berth makes no snapshots of it"; }));
+      cluster_.WaitUntil([&] { return Get().error() == "this back end makes no snapshots"; }));
   CreateClaim("restored", RestoredFromIt());
   EXPECT_TRUE(cluster_.events.WaitFor(
-      "restore BlockSnapshot 'monday': it is not made: Berth makes no snapshots of it"));
+      "restore BlockSnapshot 'monday': it is not made: this back end makes no snapshots"));
   Delete();
   EXPECT_TRUE(WaitGone());
 }

@@ -88,6 +88,10 @@ class FileSystem {
   // be replayed.
   virtual std::vector<std::string> ReadOnlyDeviceOptions() const = 0;
 
+  // The mount options with which the kernel mounts a copy that still has the UUID of its original
+  // while the original is mounted on the same machine. btrfs has none.
+  virtual std::vector<std::string> CopyOptions() const { return {}; }
+
   // Grows to the size of the device. `mount_point` is where it is mounted; empty: it is not
   // mounted. OK if it has that size already. PERMISSION_DENIED: as for GrowMounted.
   virtual base::Status Resize(Exec& exec, const std::string& device,

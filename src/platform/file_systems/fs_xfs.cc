@@ -86,6 +86,8 @@ class XfsFileSystem : public FileSystem {
 
   std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"norecovery"}; }
 
+  std::vector<std::string> CopyOptions() const override { return {"nouuid"}; }
+
   base::Status Resize(Exec& exec, const std::string& device,
                       const std::string& mount_point) const override {
     const std::string what = fmt::format("grow xfs on {}", Quote(device));
