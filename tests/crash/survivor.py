@@ -112,7 +112,7 @@ class Survivor:
                              for plural in ("pods", "persistentvolumeclaims", "volumeattachments", "volumesnapshots",
                                            "volumesnapshotcontents", "volumegroupsnapshots",
                                            "volumegroupsnapshotcontents", "storageclusters", "volumefences",
-                                           "nodecleanups")
+                                           "nodecleanups", "blocksnapshots")
                              for item in self.api.items(plural))
         except standalone.Failure as failure:
             return str(failure)

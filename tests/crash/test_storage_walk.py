@@ -25,12 +25,14 @@ pytestmark = [pytest.mark.crash, pytest.mark.storage]
 PART = 20  # one run crashes at one of so many points
 POINTS = os.environ.get("BERTH_STORAGE_POINTS", "*")
 # Of the process that has the operator and the API; the others are other controllers' points.
-OPERATORS = ["blockoperator.*", "block.*", "kube.*.storageclusters.*", "kube.*.volumefences.*", "kube.*.nodecleanups.*"]
+OPERATORS = ["blockoperator.*", "block.*", "kube.*.storageclusters.*", "kube.*.volumefences.*", "kube.*.nodecleanups.*",
+             "kube.*.blocksnapshots.*"]
 # What only these flows pass: fences that the storage enforces, and the processes behind the I/O proxy.
 NEEDED = {"block-agent/blockagent.storage_fence.before", "block-agent/blockagent.storage_fence.after",
           "block-agent/blockagent.free.before", "block-agent/blockagent.note.after",
           "io-proxy/block.proxy_daemon.started", "io-proxy/block.proxy_export.shown", "io-proxy/block.proxy_daemon.end",
           "up/blockoperator.create.after", "up/blockoperator.delete.before", "up/blockoperator.copy.before",
+          "up/blockoperator.snapshot.before", "up/blockoperator.snapshot.after",
           "up/blockoperator.fence.before", "up/blockoperator.unfence.before"}
 
 

@@ -3,6 +3,7 @@ import time
 
 import pytest
 from lib.rbd import MIB, CallError, begin
+from lib.rbd_served import letters
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.storage
@@ -35,3 +36,21 @@ def test_a_creation_that_was_killed(ceph, image, seconds):
     kill_call(ceph, seconds, "create", image=image, size=8 * MIB)
     assert again(ceph, "create", image=image, size=8 * MIB)["size"] == 8 * MIB
     assert int(ceph.rbd(f"print(rbd.Image(io, '{image}').size())")) == 8 * MIB
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.2, 0.3, 0.4])
+def test_a_snapshot_that_was_killed_under_a_node_that_writes(ceph, image, serve, seconds):
+    served = serve("n1").start()
+    served.write(1, b"a")
+    snapshot = f"snap-of-{image}"
+    kill_call(ceph, seconds, "snapshot", image=image, snapshot=snapshot)
+    served.write(2, b"b")
+    assert again(ceph, "snapshot", image=image, snapshot=snapshot)["snapshotOf"] == image
+    # The killed call may have made it.
+    assert letters(ceph, snapshot, 4) in (".a..", ".ab.")
+    served.write(3, b"c")
+    served.kill()
+    ceph.call("fence", node="n2", image=image, target="n1")
+    for name in (image, snapshot):
+        again(ceph, "delete", image=name)
+    assert image not in ceph.rbd("print([entry['name'] for entry in rbd.RBD().trash_list(io)])")

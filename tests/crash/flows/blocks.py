@@ -87,7 +87,7 @@ def image_of(s, claim):
 
 @beside_agent
 def block(s):
-    """A volume is made, written, grown, copied and shared. A node that is out of service has it, and it is detached
+    """A volume is made, written, grown, copied, restored and shared. A node that is out of service has it, and it is detached
     there."""
     begin(s)
     s.create(objects.claim("data", "16Mi", "of-main"))
@@ -102,6 +102,7 @@ def block(s):
     s.run(objects.pod("reader", f"{check('/copy')} && {larger_than('/copy', 20000)}", ["copy"], **HERE))
     s.gone("pods", "reader")
     s.gone("persistentvolumeclaims", "copy")
+    snapshot(s, "32Mi")
     kept(s)
     await_growth(s, "32Mi")
     taken(s)
@@ -111,6 +112,18 @@ def block(s):
     s.nothing_left()
     s.gone("storageclusters", "main")
     end(s)
+
+
+def snapshot(s, size):
+    """Makes a snapshot of claim "data", and restores a volume of `size` from it."""
+    s.create(objects.block_snapshot("monday", "data"))
+    s.step("the snapshot", lambda: s.api.get("blocksnapshots", "monday").get("status", {}).get("readyToUse"))
+    s.create(objects.claim("restored", size, "of-main", **objects.restored_from("monday")))
+    s.run(objects.pod("restorer", check("/restored"), ["restored"], **HERE))
+    s.gone("pods", "restorer")
+    s.gone("blocksnapshots", "monday")
+    s.gone("persistentvolumeclaims", "restored")
+    s.step("the restored volume to be gone", lambda: len(s.api.items("persistentvolumes")) == 1)
 
 
 def kept(s):

@@ -2,7 +2,7 @@
 from data import check, larger_than, stay, write
 from survivor import beside_storage
 from flows.blocks import (HERE, OUT_OF_SERVICE, delete_cluster, image_of, make_cluster, name_of, nothing_used, remove_agent,
-                          take_over, taken, used_elsewhere)
+                          snapshot, take_over, taken, used_elsewhere)
 from flows.flexvolumes import ask_to_grow, await_growth
 from lib import objects
 from lib.standalone import Failure
@@ -49,7 +49,7 @@ def fail(what):
 
 
 def life(s):
-    """A volume is made, written, grown and copied, and goes with its cluster."""
+    """A volume is made, written, grown, copied and restored, and goes with its cluster."""
     begin(s)
     s.running(objects.pod("writer", stay(write("/data")), ["data"], **HERE))
     grown = s.storage.grown
@@ -72,6 +72,8 @@ def life(s):
         # Ceph takes half a minute to remove a copy of an image whose client was killed just before.
         s.step("the copy to be gone", lambda: len(s.api.items("persistentvolumes")) == 1)
     s.running(objects.pod("last", stay(check("/data")), ["data"], **HERE))
+    if s.storage.copies:
+        snapshot(s, mib(grown))  # while a pod has the volume
     delete_cluster(s, "last")
     end(s)
 
