@@ -42,6 +42,10 @@ SharedImages::SharedImages(const Context& context, Backends& backends, const Opt
   clusters_.AddHandler([this](const auto& change) {
     const bool is_new = change.before == nullptr || change.after == nullptr ||
                         change.before->generation() != change.after->generation();
+    // A volume that went while its cluster was being told found no condition yet (QueueClustersOf).
+    if (!is_new && ConditionOf(*change.before) != ConditionOf(*change.after)) {
+      workers_.Add(change.key);
+    }
     if (!is_new) return;
     // Its volumes may share an image with those of any other.
     clusters_.ForEach([this](const Cluster& cluster) { workers_.Add(cluster.name()); });
