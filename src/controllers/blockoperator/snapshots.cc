@@ -118,9 +118,20 @@ StatusOr<Json> Snapshots::FindSource(const Snapshot& snapshot) const {
               {"fsType", volume->String({"spec", "flexVolume", "fsType"})}};
 }
 
+Status Snapshots::CheckOffered(const std::string& cluster, const std::string& image,
+                               const std::string& name) {
+  ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Of(cluster));
+  if (backend->OffersSnapshots() != block::Snapshots::kNone) return base::OkStatus();
+  return backend->CreateSnapshot(image, name).status();  // which only says why
+}
+
 Snapshots::Outcome Snapshots::Begin(const Snapshot& snapshot) {
   const StatusOr<Json> source = FindSource(snapshot);
   if (!source.ok()) return Failed(snapshot, source.status());
+  // One that can never be made must not keep the volume from being deleted.
+  const Status offered = CheckOffered(base::json::String(*source, {"clusterName"}),
+                                      base::json::String(*source, {"image"}), ImageName(snapshot));
+  if (!offered.ok()) return Failed(snapshot, offered);
   StatusOr<Snapshot> held = snapshot;
   if (!snapshot.has_finalizer(api::kSnapshotFinalizer)) {
     held = PatchAt(context_.client, snapshots_, snapshot,
@@ -171,7 +182,6 @@ StatusOr<block::ImageInfo> Snapshots::CallBackend(const Snapshot& snapshot) {
     return Passing<"blockoperator.snapshot">(
         [&] { return backend->CreateSnapshot(block->image, ImageName(snapshot)); });
   };
-  // A back end that makes none says so at once, whether or not the volume is in use.
   return backend->OffersSnapshots() == block::Snapshots::kOfUnused
              ? quiet_copies_.Copy(*volume, *backend, ImageName(snapshot), make)
              : make();

@@ -48,6 +48,9 @@ class Snapshots {
   // The status of a snapshot that is begun. FAILED_PRECONDITION: the claim has no volume of which a
   // snapshot can be made; the message says why.
   base::StatusOr<base::Json> FindSource(const Snapshot& snapshot) const;
+  // UNIMPLEMENTED: the back end makes no snapshots; the message says what to do instead.
+  base::Status CheckOffered(const std::string& cluster, const std::string& image,
+                            const std::string& name);
   Outcome Begin(const Snapshot& snapshot);
   Outcome Make(const Snapshot& snapshot);
   base::StatusOr<block::ImageInfo> CallBackend(const Snapshot& snapshot);

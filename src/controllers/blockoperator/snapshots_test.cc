@@ -126,7 +126,7 @@ TEST_F(SnapshotsTest, OneThatWasNotBegunIsDeletedWithoutTheStorage) {
   Begin();
   cluster_.Put(MakeSnapshot("absent", {{"metadata", {{"finalizers", {api::kSnapshotFinalizer}}}}}));
   ASSERT_TRUE(cluster_.events.WaitFor("SnapshotFailed default/monday: claim 'absent' does not"));
-  EXPECT_EQ(Get().error(), "claim 'absent' does not exist");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Get().error() == "claim 'absent' does not exist"; }));
   Delete();
   ASSERT_TRUE(WaitGone());
   EXPECT_EQ(store_->Count("delete snap-uid-monday"), 0);
@@ -192,9 +192,13 @@ TEST_F(SnapshotsTest, ABackEndThatMakesNoneSaysSo) {
       cluster_.events.WaitFor("SnapshotFailed default/monday: this back end makes no snapshots"));
   ASSERT_TRUE(
       cluster_.WaitUntil([&] { return Get().error() == "this back end makes no snapshots"; }));
+  EXPECT_FALSE(Get().has_finalizer(api::kSnapshotFinalizer));
   CreateClaim("restored", RestoredFromIt());
   EXPECT_TRUE(cluster_.events.WaitFor(
       "restore BlockSnapshot 'monday': it is not made: this back end makes no snapshots"));
+  cluster_.client.Remove(Fence::kInfo, "", "pvc-uid-data");
+  Release("data");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
   Delete();
   EXPECT_TRUE(WaitGone());
 }

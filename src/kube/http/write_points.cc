@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "api/kinds/block_kinds.h"
 #include "api/kinds/group_snapshots.h"
 
 namespace berth::kube {
@@ -30,7 +31,8 @@ std::string MakePointName(std::string_view verb, std::string_view resource,
 }
 
 // Custom kinds that Berth's controllers write.
-constexpr std::array kCustom = {&api::kinds::kVolumeSnapshotClass,
+constexpr std::array kCustom = {&api::kinds::kBlockSnapshot,
+                                &api::kinds::kVolumeSnapshotClass,
                                 &api::kinds::kVolumeSnapshotContent,
                                 &api::kinds::kVolumeSnapshot,
                                 &api::kinds::kVolumeGroupSnapshotClass,
