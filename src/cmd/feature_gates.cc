@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "base/status.h"
+#include "base/log.h"
+#include "cmd/library_gates.h"
 
 namespace berth::cmd {
 
@@ -27,6 +28,21 @@ std::map<string, bool> ResolveGates(const std::vector<Gate>& known,
   return values;
 }
 
+// FAILED_PRECONDITION: the Go programs refuse the value, too.
+base::Status CheckGate(const std::vector<Gate>& known, const string& name, bool on) {
+  if (std::ranges::find(known, name, &Gate::name) != known.end()) return base::OkStatus();
+  if (name == "AllAlpha" || name == "AllBeta") return base::OkStatus();
+  const LibraryGate* const gate = FindLibraryGate(name);
+  if (gate == nullptr) {
+    return base::Error(base::StatusCode::kFailedPrecondition, "unrecognized feature gate: {}",
+                       base::Quote(name));
+  }
+  using Lock = LibraryGate::Lock;
+  if (gate->lock == Lock::kNone || (gate->lock == Lock::kOn) == on) return base::OkStatus();
+  return base::Error(base::StatusCode::kFailedPrecondition,
+                     "cannot set feature gate {} to {}, feature is locked to {}", name, on, !on);
+}
+
 }  // namespace
 
 GoFlag FeatureGates(const std::vector<Gate>& known) {
@@ -37,13 +53,7 @@ GoFlag FeatureGates(const std::vector<Gate>& known) {
   flag.use = GoFlag::Use::kDefault;
   flag.apply = [known](ProcessOptions& options, const string& value) -> base::Status {
     ASSIGN_OR_RETURN(const auto given, ParseGates(value));
-    for (const auto& [name, on] : given) {
-      const bool is_known = std::ranges::find(known, name, &Gate::name) != known.end();
-      if (!is_known && name != "AllAlpha" && name != "AllBeta") {
-        return base::Error(base::StatusCode::kInvalidArgument, "unrecognized feature gate: {}",
-                           name);
-      }
-    }
+    for (const auto& [name, on] : given) RETURN_IF_ERROR(CheckGate(known, name, on));
     const auto values = ResolveGates(known, given);
     for (const Gate& gate : known) {
       const auto found = values.find(gate.name);
@@ -61,6 +71,10 @@ GoFlag FeatureGates(const std::vector<Gate>& known) {
       if (found == values.end() || gate.apply != nullptr || found->second == gate.always) continue;
       lines.push_back(
           fmt::format("{}={} has no effect: {}", gate.name, found->second, gate.reason));
+    }
+    for (const auto& [name, on] : *given) {
+      if (FindLibraryGate(name) == nullptr) continue;
+      lines.push_back(fmt::format("{}={} has no effect: it is for API servers", name, on));
     }
     return lines;
   };

@@ -22,7 +22,9 @@ struct Gate {
   std::string_view reason = {};  // why it has no effect with another value
 };
 
-// The flag for a program with these gates. It refuses other gates, as the Go programs do.
+// The flag for a program with these gates. It also takes the gates of the library
+// (library_gates.h), and warns of each that is given by its name. AllAlpha and AllBeta set those of
+// the library without a warning. It refuses other gates, as the Go programs do.
 GoFlag FeatureGates(const std::vector<Gate>& known);
 
 }  // namespace berth::cmd

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace berth::cmd {
 
@@ -75,6 +76,7 @@ Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::str
   for (const GoFlag& flag : flags) {
     if (flag.use == GoFlag::Use::kDefault) RETURN_IF_ERROR(ApplyFlag(flag, flag.fallback, options));
   }
+  Status refused;  // the first that the Go program refuses only after it has read all flags
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string_view argument = arguments[i];
     if (argument.size() < 2 || argument[0] != '-') {
@@ -97,7 +99,12 @@ Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::str
       }
       value = arguments[i];
     }
-    RETURN_IF_ERROR(ApplyFlag(*flag, value, options));
+    const Status applied = ApplyFlag(*flag, value, options);
+    if (applied.code() == StatusCode::kFailedPrecondition) {
+      if (refused.ok()) refused = applied;
+      continue;
+    }
+    RETURN_IF_ERROR(applied);
     if (flag->use == GoFlag::Use::kNone) {
       warnings.push_back(fmt::format("flag -{} has no effect: {}", flag->name, flag->help));
     }
@@ -107,7 +114,7 @@ Status ParseGoFlags(const std::vector<GoFlag>& flags, const std::vector<std::str
       }
     }
   }
-  return base::OkStatus();
+  return refused;
 }
 
 std::string FormatHelp(const std::vector<GoFlag>& flags) {
@@ -188,13 +195,14 @@ StatusOr<milliseconds> ParseGoDuration(std::string_view text) {
 StatusOr<std::map<std::string, bool>> ParseGates(std::string_view text) {
   std::map<std::string, bool> gates;
   RETURN_IF_ERROR(ForEachPart(text, [&](std::string_view part) -> Status {
+    if (part.empty()) return base::OkStatus();
     const size_t equals = part.find('=');
     if (equals == part.npos || equals == 0) {
       return Error(StatusCode::kInvalidArgument, "{} is not a feature gate, such as Name=true",
                    Quote(part));
     }
-    ASSIGN_OR_RETURN(gates[std::string(part.substr(0, equals))],
-                     ParseGoBool(part.substr(equals + 1)));
+    ASSIGN_OR_RETURN(gates[std::string(base::Trim(part.substr(0, equals)))],
+                     ParseGoBool(base::Trim(part.substr(equals + 1))));
     return base::OkStatus();
   }));
   return gates;

@@ -37,7 +37,9 @@ struct GoFlag {
 
 // Writes the defaults and then `arguments` to `options`, and adds a line to `warnings` for each
 // flag, or part of one, without effect. INVALID_ARGUMENT: a flag is unknown, a value is missing or
-// malformed, or an argument is not a flag.
+// malformed, or an argument is not a flag. FAILED_PRECONDITION: all arguments are well-formed, but
+// a flag's `apply` refuses a value with this code, because of what the Go program checks once it
+// has read its flags.
 base::Status ParseGoFlags(const std::vector<GoFlag>& flags,
                           const std::vector<std::string>& arguments, roles::ProcessOptions& options,
                           std::vector<std::string>& warnings);
@@ -51,7 +53,7 @@ base::StatusOr<int> ParseGoInt(std::string_view text);    // decimal
 base::StatusOr<double> ParseGoFloat(std::string_view text);
 // "1m30s", "1.5h", "300ms", "0"; rounded to milliseconds. A negative duration is an error.
 base::StatusOr<std::chrono::milliseconds> ParseGoDuration(std::string_view text);
-// "Topology=true,Other=false"
+// "Topology=true, Other=false"; empty parts are skipped.
 base::StatusOr<std::map<std::string, bool>> ParseGates(std::string_view text);
 // "key:value,key:value"
 base::StatusOr<api::Labels> ParseLabelFlag(std::string_view text);

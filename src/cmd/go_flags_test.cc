@@ -65,6 +65,26 @@ TEST(GoFlagsTest, WarnsOfWhatHasNoEffect) {
                           "flag -resync has no effect: of no use"));
 }
 
+// The Go programs check some values only when they have read all flags, and then end with another
+// exit code.
+TEST(GoFlagsTest, AMalformedFlagIsReportedBeforeAValueThatIsRefused) {
+  std::vector<GoFlag> flags = Flags();
+  flags[0].apply = [](ProcessOptions&, const std::string& value) -> base::Status {
+    return value == "a" ? base::Error(StatusCode::kFailedPrecondition, "no a")
+                        : base::Error(StatusCode::kFailedPrecondition, "no others");
+  };
+  flags[0].use = GoFlag::Use::kGiven;
+  const auto parse = [&](const std::vector<std::string>& arguments) {
+    ProcessOptions options;
+    std::vector<std::string> warnings;
+    return ParseGoFlags(flags, arguments, options, warnings);
+  };
+  EXPECT_EQ(parse({"--kubeconfig=a", "--unknown"}).code(), StatusCode::kInvalidArgument);
+  const base::Status refused = parse({"--kubeconfig=a", "--kubeconfig=b", "-v=1"});
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused), HasSubstr("no a"));
+}
+
 TEST(GoFlagsTest, RefusesWhatGoRefuses) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"--unknown"},
@@ -101,6 +121,8 @@ TEST(GoFlagsTest, Durations) {
 
 TEST(GoFlagsTest, GatesAndLabels) {
   EXPECT_EQ(*ParseGates("A=true,B=false"),
+            (std::map<std::string, bool>{{"A", true}, {"B", false}}));
+  EXPECT_EQ(*ParseGates(" A = true ,,B=f,"),
             (std::map<std::string, bool>{{"A", true}, {"B", false}}));
   EXPECT_TRUE(ParseGates("")->empty());
   EXPECT_FALSE(ParseGates("A").ok());

@@ -35,7 +35,7 @@ GoFlag NodeDeployment(const char* help, Member node_name) {
     ASSIGN_OR_RETURN(const bool on, ParseGoBool(value));
     const char* node = std::getenv("NODE_NAME");
     if (on && (node == nullptr || *node == '\0')) {
-      return base::Error(base::StatusCode::kInvalidArgument,
+      return base::Error(base::StatusCode::kFailedPrecondition,
                          "needs the node's name in the environment variable NODE_NAME");
     }
     node_name(options) = on ? node : "";
@@ -52,7 +52,7 @@ GoFlag EnableCapacity() {
     RETURN_IF_ERROR(set(options, value));
     const char* ns = std::getenv("NAMESPACE");
     if (options.settings.enable_capacity && (ns == nullptr || *ns == '\0')) {
-      return base::Error(base::StatusCode::kInvalidArgument,
+      return base::Error(base::StatusCode::kFailedPrecondition,
                          "need NAMESPACE env variable for CSIStorageCapacity objects");
     }
     return base::OkStatus();

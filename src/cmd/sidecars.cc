@@ -15,12 +15,21 @@ using Type = GoFlag::Type;
 using roles::ProcessOptions;
 using std::string;
 
+constexpr int kFatal = 255;  // of klog.Fatal
+
 constexpr std::array kSidecars = {
-    Sidecar{.name = "csi-provisioner", .role = "provisioner", .reads_kubeconfig_variable = true},
+    Sidecar{.name = "csi-provisioner",
+            .role = "provisioner",
+            .reads_kubeconfig_variable = true,
+            .exit_codes = {.refused = kFatal, .not_started = kFatal, .no_endpoint = kFatal}},
     Sidecar{.name = "csi-attacher", .role = "attacher"},
     Sidecar{.name = "csi-resizer", .role = "resizer"},
-    Sidecar{.name = "csi-snapshotter", .role = "snapshotter"},
-    Sidecar{.name = "snapshot-controller", .role = "snapshot-controller"},
+    Sidecar{.name = "csi-snapshotter",
+            .role = "snapshotter",
+            .exit_codes = {.refused = kFatal, .no_endpoint = kFatal}},
+    Sidecar{.name = "snapshot-controller",
+            .role = "snapshot-controller",
+            .exit_codes = {.refused = kFatal, .no_endpoint = kFatal}},
     Sidecar{.name = "csi-node-driver-registrar", .role = "registrar", .on_node = true},
     Sidecar{.name = "node-driver-registrar", .role = "registrar", .on_node = true},
     Sidecar{.name = "livenessprobe", .role = "liveness", .on_node = true},

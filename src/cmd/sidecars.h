@@ -12,12 +12,21 @@
 
 namespace berth::cmd {
 
+// With which codes a Go program ends that does not start. It ends with 2 if its flags are not
+// well-formed; the other codes depend on the program, which ends by klog.Fatal (255) or by os.Exit.
+struct StartExitCodes {
+  int refused = 1;      // a value is refused once all flags are read, such as an unknown gate
+  int not_started = 1;  // there is no kubeconfig and no cluster around it, or another reason
+  int no_endpoint = 1;  // the HTTP address cannot be served
+};
+
 struct Sidecar {
   std::string_view name;  // "csi-attacher"
   std::string_view role;  // "attacher"
   bool on_node = false;   // true: a role of `berth node`; false: of `berth controller`
   // $KUBECONFIG counts, and before --kubeconfig. Of the Go programs only csi-provisioner reads it.
   bool reads_kubeconfig_variable = false;
+  StartExitCodes exit_codes = {};
 };
 
 std::span<const Sidecar> AllSidecars();

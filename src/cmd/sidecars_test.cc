@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cmd/library_gates.h"
+
 namespace berth::cmd {
 namespace {
 
@@ -267,6 +269,7 @@ TEST(SidecarsTest, CapacityAndTheNodesOwnProvisioner) {
     std::vector<std::string> warnings;
     const auto parsed =
         ParseGoFlags(ListFlags(*FindSidecar("csi-provisioner")), given, options, warnings);
+    EXPECT_TRUE(parsed.ok() || parsed.code() == base::StatusCode::kFailedPrecondition) << parsed;
     return parsed.ok() && warnings.empty();
   };
   ProcessOptions options;
@@ -306,6 +309,47 @@ TEST(SidecarsTest, GatesAreThoseOfTheProgram) {
   EXPECT_EQ(parse("csi-attacher", "ReleaseLeaderElectionOnExit=true"), std::pair(true, true));
   EXPECT_TRUE(parse("csi-resizer", "RecoverVolumeExpansionFailure=true").first);
   EXPECT_FALSE(parse("csi-attacher", "Topology=true").first);
+}
+
+// A sidecar's container would not start without them.
+TEST(SidecarsTest, TheGatesOfTheLibraryAreTakenByEachProgramAndWarnedOf) {
+  std::string all;
+  for (const LibraryGate& gate : LibraryGates()) {
+    all += fmt::format("{}={},", gate.name, gate.lock != LibraryGate::Lock::kOff);
+  }
+  for (const char* program : {"csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter",
+                              "snapshot-controller"}) {
+    ProcessOptions options;
+    std::vector<std::string> warnings;
+    const auto parsed = ParseGoFlags(ListFlags(*FindSidecar(program)), {"--feature-gates=" + all},
+                                     options, warnings);
+    EXPECT_TRUE(parsed.ok()) << program << ": " << parsed;
+    EXPECT_EQ(warnings.size(), LibraryGates().size()) << program;
+    EXPECT_THAT(warnings, testing::Contains(
+                              "flag -feature-gates: WatchList=true has no effect: it is for API "
+                              "servers"));
+  }
+}
+
+TEST(SidecarsTest, GatesThatTheGoProgramRefusesAreRefusedWithItsWords) {
+  const auto parse = [](const std::string& gates) {
+    ProcessOptions options;
+    std::vector<std::string> warnings;
+    const auto parsed = ParseGoFlags(ListFlags(*FindSidecar("csi-resizer")),
+                                     {"--feature-gates=" + gates}, options, warnings);
+    return base::ToString(parsed);
+  };
+  constexpr char kUnknown[] = "FAILED_PRECONDITION: flag -feature-gates: unrecognized feature gate";
+  EXPECT_THAT(parse("Topology=true"), HasSubstr(kUnknown)) << "of another program";
+  EXPECT_THAT(parse("WatchListClient=true"), HasSubstr(kUnknown)) << "of client-go";
+  EXPECT_THAT(parse("ContextualLogging=true"), HasSubstr(kUnknown)) << "of component-base/logs";
+  EXPECT_THAT(parse("BtreeWatchCache=false"),
+              HasSubstr("FAILED_PRECONDITION: flag -feature-gates: cannot set feature gate "
+                        "BtreeWatchCache to false, feature is locked to true"));
+  EXPECT_THAT(parse("SeparateCacheWatchRPC=true"),
+              HasSubstr("cannot set feature gate SeparateCacheWatchRPC to true, feature is locked "
+                        "to false"));
+  EXPECT_THAT(parse("AnnotateFsResize=maybe"), HasSubstr("INVALID_ARGUMENT"));
 }
 
 TEST(SidecarsTest, EachGateIsObeyedOrWarnedOf) {

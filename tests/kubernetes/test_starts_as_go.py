@@ -12,7 +12,7 @@ def test_capacity_without_a_namespace(world):
     """With --enable-capacity and without NAMESPACE the provisioner ends with an error that says so."""
     sidecar = world.start("csi-provisioner", *FAST, "--enable-capacity", env={"NAMESPACE": ""})
     wait_for("its end", lambda: sidecar.process.poll() is not None, seconds=60)
-    assert sidecar.process.returncode != 0
+    assert sidecar.process.returncode == 255
     assert "need NAMESPACE env variable for CSIStorageCapacity objects" in sidecar.log()
 
 

@@ -22,6 +22,7 @@ struct RoleProgram {
   std::vector<std::string> roles;  // empty: those of --roles
   // $KUBECONFIG counts, and before --kubeconfig.
   bool reads_kubeconfig_variable = false;
+  StartExitCodes exit_codes = {.refused = 2};
 };
 
 bool AsksForHelp(const std::vector<std::string>& arguments) {
@@ -51,7 +52,9 @@ int RunUntilSignal(const RoleProgram& program, const roles::ProcessOptions& opti
   const auto process = Process::Start(options);
   if (!process.ok()) {
     LOG_ERROR("{}", base::ToString(process.status()));
-    return 1;
+    return process.status().code() == base::StatusCode::kUnavailable
+               ? program.exit_codes.no_endpoint
+               : program.exit_codes.not_started;
   }
   signals.Wait();
   LOG_INFO("stopping");
@@ -67,7 +70,7 @@ int RunRoles(const RoleProgram& program, const std::vector<std::string>& argumen
   std::vector<std::string> warnings;
   if (const auto parsed = ParseGoFlags(program.flags, arguments, options, warnings); !parsed.ok()) {
     cli::PrintError(fmt::format("Error: {}: {}\n", program.name, base::Message(parsed)));
-    return 2;
+    return parsed.code() == base::StatusCode::kFailedPrecondition ? program.exit_codes.refused : 2;
   }
   if (options.version) {
     cli::Print(fmt::format("{} {}\n", program.name, BERTH_VERSION));
@@ -116,7 +119,8 @@ int RunSidecar(const Sidecar& sidecar, const std::vector<std::string>& arguments
                    .flags = ListFlags(sidecar),
                    .on_node = sidecar.on_node,
                    .roles = {std::string(sidecar.role)},
-                   .reads_kubeconfig_variable = sidecar.reads_kubeconfig_variable},
+                   .reads_kubeconfig_variable = sidecar.reads_kubeconfig_variable,
+                   .exit_codes = sidecar.exit_codes},
                   arguments);
 }
 
