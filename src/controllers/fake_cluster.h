@@ -136,6 +136,8 @@ class FakeCluster {
     const base::Status synced = informers.WaitForSync(std::chrono::seconds(10));
     ASSERT_TRUE(synced.ok()) << base::ToString(synced);
     ASSERT_TRUE(WaitUntil([this] { return connection_ == nullptr || driver_known_; }));
+    // Those that a controller started when it knew the driver.
+    ASSERT_TRUE(informers.WaitForSync(std::chrono::seconds(10)).ok());
     for (const auto& controller : controllers_) controller->Start();
   }
 

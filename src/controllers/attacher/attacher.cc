@@ -14,6 +14,10 @@ namespace {
 // The subset of volumes for which MayBeLetGo is true: few of many thousands.
 constexpr char kVolumesToLetGo[] = "toLetGo";
 
+// How long an attachment waits between looks at CSINodes that are not listed yet. Its own CSINode
+// ends the wait.
+constexpr std::chrono::milliseconds kNodesWait{200};
+
 // Whether SyncVolume could have something to do.
 bool MayBeLetGo(const api::PersistentVolume& volume) {
   return volume.deleting() || !volume.has_csi();
@@ -27,7 +31,7 @@ Attacher::Attacher(Context context, DriverConnection& driver, Options options)
       options_(std::move(options)),
       attachments_(context.informers.Of<Attachment>()),
       volumes_(context.informers.Of<Volume>()),
-      csi_nodes_(context.informers.OfOptional<api::CsiNode>()),
+      csi_nodes_(context.informers.OfDeferred<api::CsiNode>()),
       attachment_workers_(MakeQueueOptions("attach", options_.workers, options_, context),
                           [this](const std::string& key) { return SyncAttachment(key); }),
       volume_workers_(MakeQueueOptions("attach-volumes", 1, options_, context),
@@ -98,6 +102,7 @@ void Attacher::WatchNodes() {
 
 void Attacher::DriverReady() {
   const auto info = driver_.info();
+  if (info->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) csi_nodes_.Start();
   for (const auto& attachment : OwnAttachments(*info)) {
     attachment_workers_.AddNow(attachment->name());
   }
@@ -148,12 +153,13 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
     if (!attachment->attached() || held || IsGone(*attachment)) return Outcome::Done();
     return AfterApi(WriteDetached(context_, attachments_, *attachment));
   }
-  Outcome outcome = Outcome::Done();
-  if (!attachment->deleting()) {
-    if (!attachment->attached() || forced) outcome = Attach(*attachment, *driver);
-  } else if (attachment->has_finalizer(AttacherFinalizer(driver->name)) || forced) {
-    outcome = Detach(*attachment, *driver);
-  }
+  const bool deleting = attachment->deleting();
+  const bool has_work =
+      forced || (deleting ? attachment->has_finalizer(AttacherFinalizer(driver->name))
+                          : !attachment->attached());
+  if (!has_work) return Outcome::Done();
+  if (AwaitsCsiNodes(*attachment)) return Outcome::After(kNodesWait);
+  Outcome outcome = deleting ? Detach(*attachment, *driver) : Attach(*attachment, *driver);
   if (forced && outcome.status.ok() && outcome.delay.count() < 0) {
     base::MutexLock lock(mutex_);
     forced_.erase(attachment->uid());

@@ -17,7 +17,9 @@
 // gets; if the node has another id later, the volume is unpublished from the old one first. The
 // finalizer of a PersistentVolume is removed when no VolumeAttachment names the volume, and the
 // volume is deleted or its driver no longer replaces an in-tree plugin. A driver without
-// PUBLISH_UNPUBLISH_VOLUME is not called: its VolumeAttachments are attached at once.
+// PUBLISH_UNPUBLISH_VOLUME is not called: its VolumeAttachments are attached at once. CSINodes are
+// listed once the driver has said that it can attach, so for other drivers no right to them is
+// needed.
 //
 // A PersistentVolume of an in-tree plugin is attached and detached by the CSI driver that replaces
 // the plugin (api/migration), if the VolumeAttachment names that driver. An inline volume is
@@ -122,8 +124,9 @@ class Attacher : public Controller {
   // Whose volume it is, for the metrics. An inline volume was translated by who attaches it, and
   // counts as one of CSI, as in the Go attacher.
   VolumeOrigin OriginOf(const Attachment& attachment) const;
-  // The node's id in its CSINode, as the Go attacher. An attacher of a driver that attaches nothing
-  // never asks, and needs no right to CSINodes.
+  // Whether the attachment needs a CSINode, while the first list of CSINodes is still under way.
+  bool AwaitsCsiNodes(const Attachment& attachment) const;
+  // The node's id in its CSINode, as the Go attacher.
   base::StatusOr<std::string> NodeIdToAttach(const Attachment& attachment,
                                              const std::string& driver) const;
   // The recorded node id that the driver got. An attachment from before there was a record has
@@ -150,7 +153,7 @@ class Attacher : public Controller {
   const Options options_;
   kube::Informer<Attachment>& attachments_;
   kube::Informer<Volume>& volumes_;
-  kube::Informer<api::CsiNode>& csi_nodes_;
+  kube::Informer<api::CsiNode>& csi_nodes_;  // started once the driver can attach
   base::Mutex mutex_;
   // Uids of attachments that are detached and released, while the informer may not know it yet.
   // They are kept because a second ControllerUnpublishVolume would detach the next attachment of

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 
 #include "controllers/fake_cluster.h"
 
@@ -319,16 +321,58 @@ TEST_F(AttacherTest, AnAbsentDriverIsWaitedForWithoutItsBackoff) {
   EXPECT_TRUE(WaitGone("va"));
 }
 
-TEST_F(AttacherTest, ADriverThatAttachesNothingNeedsNoCsiNodes) {
+TEST_F(AttacherTest, ForADriverThatAttachesNothingCsiNodesAreNotAskedFor) {
   rpc::FakeCsiDriver::Options driver;
   driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
-  for (int i = 0; i < 20; ++i) {
-    cluster_.client.FailNext("list", "csinodes",
-                             base::Error(base::StatusCode::kPermissionDenied, "forbidden"));
-  }
   Begin(driver);
   cluster_.Put(MakeAttachment("va"));
-  EXPECT_TRUE(WaitAttached("va"));
+  ASSERT_TRUE(WaitAttached("va"));
+  EXPECT_THAT(cluster_.allowed.used(), Not(Contains(HasSubstr("csinodes"))));
+}
+
+// The driver was updated, for example. CSINodes are listed only then, which takes a while.
+TEST_F(AttacherTest, ADriverThatCanAttachLaterGetsTheIdOfTheNodeAndNobodySeesAnError) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
+  DriverConnection& connection = cluster_.AddDriver(driver);
+  cluster_.Add<Attacher>(connection, Fast());
+  struct Updates {
+    std::atomic<int> ready = 0;
+    std::promise<void> updated;
+  };
+  const auto updates = std::make_shared<Updates>();  // the connection outlives this function
+  connection.OnReady([updates] {
+    if (++updates->ready == 2) updates->updated.set_value();
+  });
+  cluster_.AddVolume("pv-1");
+  cluster_.Put(MakeCsiNode("node-a"));
+  for (int i = 0; i < 2; ++i) {
+    cluster_.client.FailNext("list", "csinodes",
+                             base::Error(base::StatusCode::kUnavailable, "not now"));
+  }
+  cluster_.Start();
+  cluster_.driver->GoAway();
+  cluster_.driver->state().options().controller_capabilities.insert(
+      DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME);
+  // The connection notices it by a call.
+  EXPECT_FALSE(connection
+                   .Call(&rpc::CsiClient::DeleteVolume, csi::v1::DeleteVolumeRequest(),
+                         std::chrono::seconds(1))
+                   .ok());
+  ASSERT_TRUE(cluster_.driver->ComeBack().ok());
+  ASSERT_EQ(updates->updated.get_future().wait_for(std::chrono::seconds(10)),
+            std::future_status::ready);
+
+  cluster_.Put(MakeAttachment("va"));
+  ASSERT_TRUE(WaitAttached("va"));
+  EXPECT_EQ(script()
+                .LastRequest<csi::v1::ControllerPublishVolumeRequest>("ControllerPublishVolume")
+                .node_id(),
+            "id-of-node-a");
+  EXPECT_THAT(cluster_.events.All(), IsEmpty());
+  EXPECT_THAT(cluster_.client.ActionNames(),
+              ElementsAre("patch persistentvolumes/pv-1", "patch volumeattachments/va",
+                          "patch volumeattachments/va/status"));
 }
 
 TEST_F(AttacherTest, WithoutTheRightToCsiNodesNothingIsGuessed) {

@@ -44,12 +44,18 @@ VolumeOrigin Attacher::OriginOf(const Attachment& attachment) const {
   return OriginIf(volume != nullptr && api::migration::IsMigratable(*volume));
 }
 
+bool Attacher::AwaitsCsiNodes(const Attachment& attachment) const {
+  const bool id_is_recorded = attachment.deleting() && attachment.has_annotation(kNodeIdAnnotation);
+  return !id_is_recorded && csi_nodes_.Get(attachment.node_name()) == nullptr &&
+         !csi_nodes_.WaitForSyncOrRefusal(std::chrono::steady_clock::now());
+}
+
 StatusOr<std::string> Attacher::NodeIdToAttach(const Attachment& attachment,
                                                const std::string& driver) const {
   const std::string node = attachment.node_name();
-  RETURN_IF_ERROR(csi_nodes_.CheckListed());
   const auto csi_node = csi_nodes_.Get(node);
   if (csi_node == nullptr) {
+    RETURN_IF_ERROR(csi_nodes_.CheckListed());
     return Error(StatusCode::kNotFound, "csinode.storage.k8s.io \"{}\" not found", node);
   }
   if (const auto entry = csi_node->driver(driver)) return entry->node_id;

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "api/selector.h"
@@ -94,10 +95,14 @@ class InformerBase::Impl : Reflector::Sink, HandlerQueue::Objects {
 
   void Start() {
     MutexLock lock(start_mutex_);
+    if (stopped_) return;
+    started_ = true;
     reflector_.Start();
   }
+  bool started() const { return started_; }
   void Stop() {
     MutexLock lock(start_mutex_);
+    stopped_ = true;
     reflector_.Stop();
   }
 
@@ -381,6 +386,8 @@ class InformerBase::Impl : Reflector::Sink, HandlerQueue::Objects {
   // the list says, even if it is older, because the API's store may be restored from a backup.
   std::set<std::string> observed_ ABSL_GUARDED_BY(mutex_);
   base::Mutex start_mutex_;
+  bool stopped_ ABSL_GUARDED_BY(start_mutex_) = false;
+  std::atomic<bool> started_ = false;
   Reflector reflector_;  // last: it uses all of the above
 };
 
@@ -423,6 +430,7 @@ void InformerBase::Stop() {
 }
 
 void InformerBase::Start() { impl_->Start(); }
+bool InformerBase::started() const { return impl_->started(); }
 bool InformerBase::synced() const { return impl_->synced(); }
 bool InformerBase::WaitForSync(std::chrono::steady_clock::time_point deadline) {
   return impl_->WaitForSync(deadline);

@@ -59,8 +59,11 @@ class InformerBase {
   // present, as added.
   void AddHandler(Handler handler) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Starts the list and watch, once. A view starts those of its shared informer.
+  // Starts the list and watch, once, and not after Stop. A view starts those of its shared
+  // informer.
   void Start();
+  // Whether Start was called. For a view: of its shared informer.
+  bool started() const;
   // Ends the use of the copy. For a view: when Stop returns, none of the view's handlers runs or
   // will be called. Otherwise: the watch has ended, and from then on only AddHandler and Observe
   // call handlers.

@@ -488,6 +488,50 @@ TEST_F(InformerTest, WhatIsOptionalIsNotWaitedForWhereTheApiRefusesIt) {
   EXPECT_TRUE(Eventually([&] { return pods.CheckListed().ok() && nodes.CheckListed().ok(); }));
 }
 
+// A role may be forbidden a kind that it does not need, and the API should not be asked for it.
+TEST_F(InformerTest, WhatIsDeferredIsAskedForOnceItIsStarted) {
+  client_.Add(Pod("a"));
+  Informers process(client_);
+  Informers view(process);
+  auto& pods = view.OfDeferred<api::Pod>();
+  view.Of<api::Node>();
+  pods.AddHandler(recorder_.Handler());
+  view.Start();
+  ASSERT_TRUE(view.WaitForSync(std::chrono::seconds(10)).ok()) << "of the nodes";
+  EXPECT_FALSE(pods.started());
+  EXPECT_FALSE(pods.CheckListed().ok());
+
+  pods.Start();
+  EXPECT_TRUE(pods.started());
+  ASSERT_TRUE(view.WaitForSync(std::chrono::seconds(10)).ok());
+  EXPECT_NE(pods.Get("default", "a"), nullptr) << "it is waited for now";
+  EXPECT_TRUE(recorder_.WaitFor({"+ default/a"}));
+}
+
+TEST_F(InformerTest, WhatOnePartDefersIsStartedWhereAnotherPartNeedsIt) {
+  client_.Add(Pod("a"));
+  for (const bool deferred_first : {true, false}) {
+    Informers informers(client_);
+    if (deferred_first) informers.OfDeferred<api::Pod>();
+    auto& pods = informers.Of<api::Pod>();
+    if (!deferred_first) informers.OfDeferred<api::Pod>();
+    informers.Start();
+    ASSERT_TRUE(informers.WaitForSync(std::chrono::seconds(10)).ok());
+    EXPECT_NE(pods.Get("default", "a"), nullptr);
+  }
+}
+
+// The one who starts it may come late, when its process ends.
+TEST_F(InformerTest, AStoppedInformerDoesNotStart) {
+  client_.Add(Pod("a"));
+  Informers informers(client_);
+  auto& pods = informers.OfDeferred<api::Pod>();
+  pods.AddHandler(recorder_.Handler());
+  informers.Stop();
+  pods.Start();
+  EXPECT_FALSE(pods.started());
+}
+
 // A role may be allowed to list a kind, and not to watch it.
 TEST_F(InformerTest, AForbiddenWatchIsAskedForLessAndLessOften) {
   class CountingClient : public FakeClient {

@@ -16,6 +16,11 @@ bool Informers::Needs(const api::KindInfo& kind) const {
   return needed_.contains(&kind);
 }
 
+bool Informers::IsDeferred(const api::KindInfo& kind) const {
+  MutexLock lock(mutex_);
+  return !at_start_.contains(&kind);
+}
+
 std::vector<std::pair<const api::KindInfo*, InformerBase*>> Informers::All() const {
   MutexLock lock(mutex_);
   std::vector<std::pair<const api::KindInfo*, InformerBase*>> out;
@@ -25,7 +30,9 @@ std::vector<std::pair<const api::KindInfo*, InformerBase*>> Informers::All() con
 }
 
 void Informers::Start() {
-  for (const auto& [kind, informer] : All()) informer->Start();
+  for (const auto& [kind, informer] : All()) {
+    if (!IsDeferred(*kind)) informer->Start();
+  }
 }
 
 void Informers::Stop() {
@@ -36,6 +43,7 @@ Status Informers::WaitForSync(std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   std::string missing;
   for (const auto& [kind, informer] : All()) {
+    if (IsDeferred(*kind) && !informer->started()) continue;
     if (Needs(*kind) ? informer->WaitForSync(deadline) : informer->WaitForSyncOrRefusal(deadline)) {
       continue;
     }
