@@ -81,10 +81,21 @@ BROKEN = {
     "three copies of six lines": ("copies", functions("one", "two", "three"), "3 copies of 6 lines"),
     "a library that nothing includes":
         ("libraries", LINKS_FMT | {"src/base/text.h": "#include <string>\n"}, "links fmt::fmt, and nothing in src/base"),
+    "a library without a target":
+        ("libraries", {"CMakeLists.txt": "", "src/CMakeLists.txt": "target_link_libraries(berth_base PRIVATE mount)\n"},
+         "links 'mount' by its bare name"),
     "a package that nothing links":
         ("libraries", {"cmake/dependencies.cmake": "find_package(fmt REQUIRED)\n"}, "nothing links 'fmt'"),
     "a diagram that was reflowed": ("diagrams", {"src/base/states.h": REFLOWED}, "src/base/states.h:2"),
     "a link that leads nowhere": ("links", {"README.md": "[a](docs/a.md)\n"}, "README.md:1: the link 'docs/a.md'"),
+    "a link by reference that leads nowhere":
+        ("links", {"README.md": "[a][1]\n\n[1]: docs/a.md\n"}, "README.md:3: the link 'docs/a.md'"),
+    "a link with a title that leads nowhere":
+        ("links", {"README.md": '[a](docs/a.md "A")\n'}, "README.md:1: the link 'docs/a.md'"),
+    "a link in HTML that leads nowhere":
+        ("links", {"README.md": '<img src="a.svg">\n'}, "README.md:1: the link 'a.svg'"),
+    "a dead link in any document of the tree":
+        ("links", {"bench/notes.md": "[a](b.md)\n"}, "bench/notes.md:1: the link 'b.md'"),
     "a link to no heading": ("links", {"README.md": "# One\n[a](#two)\n"}, "names no heading"),
     "a path that does not exist": ("links", {"README.md": "`src/base/b.h`\n", "src/base/a.h": ""}, "does not exist"),
     "an include of a higher floor":
