@@ -2,8 +2,7 @@
 import time
 
 import pytest
-from lib.rbd import MIB, CallError, begin
-from lib.rbd_served import letters
+from lib.rbd import MIB, CallError, begin, letters
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.storage
@@ -41,14 +40,14 @@ def test_a_creation_that_was_killed(ceph, image, seconds):
 @pytest.mark.parametrize("seconds", [0.1, 0.2, 0.3, 0.4])
 def test_a_snapshot_that_was_killed_under_a_node_that_writes(ceph, image, serve, seconds):
     served = serve("n1").start()
-    served.write(1, b"a")
+    served.write_block(1, b"a")
     snapshot = f"snap-of-{image}"
     kill_call(ceph, seconds, "snapshot", image=image, snapshot=snapshot)
-    served.write(2, b"b")
+    served.write_block(2, b"b")
     assert again(ceph, "snapshot", image=image, snapshot=snapshot)["snapshotOf"] == image
     # The killed call may have made it.
     assert letters(ceph, snapshot, 4) in (".a..", ".ab.")
-    served.write(3, b"c")
+    served.write_block(3, b"c")
     served.kill()
     ceph.call("fence", node="n2", image=image, target="n1")
     for name in (image, snapshot):
