@@ -1,5 +1,5 @@
 // Measures the time and CPU time that it takes to find Flexvolume drivers. It runs one of:
-//   probe      Probe() while nothing is new
+//   probe      ListPlugins() while nothing is new
 //   scan       the first scan of --drivers drivers, with the copies that are run, without init
 //   storm      --events file events within --seconds: the scans, and the CPU time beside them
 //   discovery  the time from a new driver's rename until its init is done
@@ -86,7 +86,7 @@ StatusOr<Json> BenchProbe(const Options& options) {
     bool news = false;
     const auto start = Clock::now();
     for (int i = 0; i < kCalls; ++i) {
-      const auto list = prober.Probe();
+      const auto list = prober.ListPlugins();
       RETURN_IF_ERROR(list);
       news = news || list->has_value();
     }
@@ -103,7 +103,7 @@ StatusOr<Json> BenchScan(const Options& options) {
     volume::FlexProber prober(MakeProberOptions(options, fmt::format("store-{}", i)));
     const auto start = Clock::now();
     RETURN_IF_ERROR(prober.Init());
-    ASSIGN_OR_RETURN(const auto list, prober.Probe());
+    ASSIGN_OR_RETURN(const auto list, prober.ListPlugins());
     samples.Add(Clock::now() - start);
     if (!list.has_value() || std::ssize(*list) != options.drivers) {
       return base::Error(StatusCode::kInternal, "the scan did not find all drivers");
@@ -155,7 +155,7 @@ StatusOr<Json> BenchStorm(const Options& options) {
     changed.notify_all();
   });
   RETURN_IF_ERROR(prober.Init());
-  RETURN_IF_ERROR(prober.Probe());
+  RETURN_IF_ERROR(prober.ListPlugins());
   // The events come from another process, so that the CPU time of this one is the prober's.
   const pid_t pid = fork();
   if (pid == 0) {
@@ -173,7 +173,7 @@ StatusOr<Json> BenchStorm(const Options& options) {
       news = false;
     }
     const double before = ReadCpuSeconds(CLOCK_THREAD_CPUTIME_ID);
-    ASSIGN_OR_RETURN(const auto list, prober.Probe());
+    ASSIGN_OR_RETURN(const auto list, prober.ListPlugins());
     if (list.has_value()) ++scans;
     in_scans += ReadCpuSeconds(CLOCK_THREAD_CPUTIME_ID) - before;
   }
