@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "platform/devices/loop_device.h"
@@ -48,7 +49,14 @@ class Disk {
   }
   ~Disk() {
     EXPECT_TRUE(mounter_->Unmount(mount_point()).ok());
-    EXPECT_TRUE(DetachLoop(loop_).ok());
+    // A test beside this one may have just copied the mount into another mount namespace.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    base::Status detached = DetachLoop(loop_);
+    while (!detached.ok() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      detached = DetachLoop(loop_);
+    }
+    EXPECT_TRUE(detached.ok()) << base::ToString(detached);
   }
   const std::string& device() const { return loop_.path; }
   std::string mount_point() const { return folder_ / "mnt"; }
