@@ -96,5 +96,5 @@ def test_a_quota_that_is_used_up_is_told_in_words_and_can_be_raised(ceph, image,
         ceph, "create", image=f"{image}-2", size=8 * MIB)
     end()
     wait_for("writes to pass again", lambda: write(served, 1) == "", seconds=60)
-    served.kill()
-    assert "the quota of the pool is used up" in served.process.communicate()[1].decode()
+    served.stop()
+    assert "the quota of the pool is used up" in (served.folder / "log").read_text()

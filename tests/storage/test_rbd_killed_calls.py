@@ -48,7 +48,7 @@ def test_a_snapshot_that_was_killed_under_a_node_that_writes(ceph, image, serve,
     # The killed call may have made it.
     assert letters(ceph, snapshot, 4) in (".a..", ".ab.")
     served.write_block(3, b"c")
-    served.kill()
+    served.stop()
     ceph.call("fence", node="n2", image=image, target="n1")
     for name in (image, snapshot):
         again(ceph, "delete", image=name)

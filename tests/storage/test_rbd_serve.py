@@ -49,7 +49,7 @@ def test_a_snapshot_is_made_while_a_node_writes(ceph, image, serve):
     # One goes while its image is in use, one with the image before it, and one after that.
     ceph.call("delete", image=names[0])
     served.write_block(0, b"c")
-    served.kill()
+    served.stop()
     ceph.call("fence", node="n2", image=image, target="n1")
     ceph.call("delete", image=names[1])
     ceph.call("delete", image=image)
@@ -63,7 +63,7 @@ def test_a_snapshot_is_made_while_a_node_writes(ceph, image, serve):
 def test_a_holder_that_does_not_answer_makes_no_snapshot(ceph, image, serve):
     served = serve("n1").start()
     served.write_block(1, b"a")
-    served.kill()
+    served.stop()
 
     def refusal():
         with pytest.raises(CallError) as raised:
