@@ -8,6 +8,7 @@ from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
+BEING_CREATED = "snapshot.storage.kubernetes.io/volumesnapshot-being-created"
 RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
 # The Go programs look half a minute for the kinds of group snapshots.
 NO_GROUPS = ("--feature-gates=CSIVolumeGroupSnapshot=false",)
@@ -38,10 +39,11 @@ def make_class(world, policy="Delete", **options):
 
 
 def ready(world, name):
-    """Waits until a snapshot is ready, and gives (it, its content)."""
+    """Waits until a snapshot is ready, and gives (it, its content). The mark of a creation goes after the content is ready."""
     snapshot = world.wait("VolumeSnapshot", name, lambda item: (item.get("status") or {}).get("readyToUse"))
     content = world.wait("VolumeSnapshotContent", snapshot["status"]["boundVolumeSnapshotContentName"],
-                         lambda item: (item.get("status") or {}).get("readyToUse"))
+                         lambda item: (item.get("status") or {}).get("readyToUse")
+                         and BEING_CREATED not in item["metadata"].get("annotations", {}))
     world.names[content["status"]["snapshotHandle"]] = "SNAPSHOT-HANDLE"
     return snapshot, content
 
