@@ -1,5 +1,6 @@
 #include "node/pods/pod_parts.h"
 
+#include "base/log.h"
 #include "node/containers/container_message.h"
 #include "node/containers/container_resources.h"
 #include "node/pods/pod_starter.h"
@@ -71,6 +72,26 @@ void ReleaseVolumes(const PodParts& parts, PodEntry& entry) {
   if (std::exchange(entry.released, true)) return;
   entry.wanted_version.clear();
   parts.volumes.ReleaseVolumes(entry.uid);
+}
+
+base::Status RemoveSandbox(const PodParts& parts, const api::Pod& pod, const SandboxId& sandbox) {
+  rpc::cri::RemovePodSandboxRequest request;
+  request.set_pod_sandbox_id(sandbox.text());
+  const auto removed = parts.cri.RemovePodSandbox(request, kRuntimeCallTimeout);
+  if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
+  LOG_INFO("sandbox {} of pod {} is removed", sandbox, base::Quote(pod.key()));
+  parts.runtime.RemoveSandbox(api::PodUid(pod.uid()), sandbox);
+  return base::OkStatus();
+}
+
+base::Status RemoveContainer(const PodParts& parts, const api::Pod& pod,
+                             const ContainerId& container) {
+  rpc::cri::RemoveContainerRequest request;
+  request.set_container_id(container.text());
+  const auto removed = parts.cri.RemoveContainer(request, kRuntimeCallTimeout);
+  if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
+  parts.runtime.RemoveContainer(api::PodUid(pod.uid()), container);
+  return base::OkStatus();
 }
 
 base::Status WriteRecord(const PodParts& parts, PodEntry& entry, const PodRecord& record) {

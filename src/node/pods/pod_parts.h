@@ -108,6 +108,12 @@ ContainerHealth HealthOfContainer(const PodParts& parts, const ContainerId& cont
 void WantVolumes(const PodParts& parts, PodEntry& entry);
 void ReleaseVolumes(const PodParts& parts, PodEntry& entry);
 
+// Remove a sandbox or a container from the runtime and from what is known of it. OK also if it is
+// gone already.
+base::Status RemoveSandbox(const PodParts& parts, const api::Pod& pod, const SandboxId& sandbox);
+base::Status RemoveContainer(const PodParts& parts, const api::Pod& pod,
+                             const ContainerId& container);
+
 // Writes the pod's record if there is none yet, or if sandbox_possible or ended_phase has changed.
 base::Status WriteRecord(const PodParts& parts, PodEntry& entry, const PodRecord& record);
 

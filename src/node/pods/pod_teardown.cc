@@ -73,19 +73,10 @@ Status PodTeardown::RemoveFromRuntime(PodEntry& entry) {
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   RETURN_IF_ERROR(StopSandboxes(entry, runtime));
   for (const SandboxState& sandbox : runtime.sandboxes) {
-    cri::RemovePodSandboxRequest request;
-    request.set_pod_sandbox_id(sandbox.id.text());
-    const auto removed = parts_.cri.RemovePodSandbox(request, kRuntimeCallTimeout);
-    if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
-    LOG_INFO("sandbox {} of pod {} is removed", sandbox.id, base::Quote(entry.pod->key()));
-    parts_.runtime.RemoveSandbox(api::PodUid(entry.uid), sandbox.id);
+    RETURN_IF_ERROR(RemoveSandbox(parts_, *entry.pod, sandbox.id));
   }
   for (const ContainerState& container : parts_.runtime.Pod(entry.uid).containers) {
-    cri::RemoveContainerRequest request;  // its sandbox is gone
-    request.set_container_id(container.id.text());
-    const auto removed = parts_.cri.RemoveContainer(request, kRuntimeCallTimeout);
-    if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
-    parts_.runtime.RemoveContainer(api::PodUid(entry.uid), container.id);
+    RETURN_IF_ERROR(RemoveContainer(parts_, *entry.pod, container.id));  // its sandbox is gone
   }
   // The runtime is read again before the volumes are released, because a sandbox whose start had an
   // unknown outcome may have appeared.

@@ -139,19 +139,10 @@ Status PodWorker::ClearRuntime(PodEntry& entry, const PodPlan& plan, const PodRu
     const auto stopped = parts_.cri.StopPodSandbox(stop, kRuntimeCallTimeout);
     if (!IsGone(base::AsStatus(stopped))) return base::AsStatus(stopped);
     RETURN_IF_ERROR(parts_.sandbox_volumes.UnpublishVolumes(*entry.pod, id));
-    cri::RemovePodSandboxRequest remove;
-    remove.set_pod_sandbox_id(id.text());
-    const auto removed = parts_.cri.RemovePodSandbox(remove, kRuntimeCallTimeout);
-    if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
-    LOG_INFO("sandbox {} of pod {} is removed", id, base::Quote(entry.pod->key()));
-    parts_.runtime.RemoveSandbox(api::PodUid(entry.uid), id);
+    RETURN_IF_ERROR(RemoveSandbox(parts_, *entry.pod, id));
   }
   for (const ContainerId& id : plan.remove_containers) {
-    cri::RemoveContainerRequest remove;
-    remove.set_container_id(id.text());
-    const auto removed = parts_.cri.RemoveContainer(remove, kRuntimeCallTimeout);
-    if (!IsGone(base::AsStatus(removed))) return base::AsStatus(removed);
-    parts_.runtime.RemoveContainer(api::PodUid(entry.uid), id);
+    RETURN_IF_ERROR(RemoveContainer(parts_, *entry.pod, id));
   }
   return base::OkStatus();
 }
@@ -256,28 +247,19 @@ void PodWorker::CollectGarbage(const PodEntry& entry) {
   const PodRuntime runtime = parts_.runtime.Pod(entry.uid);
   const PodGarbage garbage = FindGarbage(runtime);
   if (garbage.containers.empty() && garbage.sandboxes.empty()) return;
-  parts_.tasks.RunTask(
-      "garbage/" + entry.uid, entry.pod->ns(),
-      [&parts = parts_, uid = api::PodUid(entry.uid), garbage, runtime](std::stop_token stop) {
-        for (const ContainerId& id : garbage.containers) {
-          if (stop.stop_requested()) return;
-          cri::RemoveContainerRequest request;
-          request.set_container_id(id.text());
-          if (!IsGone(base::AsStatus(parts.cri.RemoveContainer(request, kRuntimeCallTimeout))))
-            continue;
-          const ContainerState* container = runtime.ById(id);
-          if (!container->log_path.empty()) RemoveLogs(container->log_path);
-          parts.runtime.RemoveContainer(uid, id);
-        }
-        for (const SandboxId& id : garbage.sandboxes) {
-          if (stop.stop_requested()) return;
-          cri::RemovePodSandboxRequest request;
-          request.set_pod_sandbox_id(id.text());
-          if (!IsGone(base::AsStatus(parts.cri.RemovePodSandbox(request, kRuntimeCallTimeout))))
-            continue;
-          parts.runtime.RemoveSandbox(uid, id);
-        }
-      });
+  parts_.tasks.RunTask("garbage/" + entry.uid, entry.pod->ns(),
+                       [&parts = parts_, pod = entry.pod, garbage, runtime](std::stop_token stop) {
+                         for (const ContainerId& id : garbage.containers) {
+                           if (stop.stop_requested()) return;
+                           if (!RemoveContainer(parts, *pod, id).ok()) continue;
+                           const ContainerState* container = runtime.ById(id);
+                           if (!container->log_path.empty()) RemoveLogs(container->log_path);
+                         }
+                         for (const SandboxId& id : garbage.sandboxes) {
+                           if (stop.stop_requested()) return;
+                           (void)RemoveSandbox(parts, *pod, id);  // the next collection tries again
+                         }
+                       });
 }
 
 }  // namespace berth::node
