@@ -242,8 +242,10 @@ class Attachments {
   // stays, with which Reconcile asks again. No pod and no other node waits for that. DATA_LOSS:
   // what that process answered may be lost. That is told until force gives it up.
   base::StatusOr<bool> FreeFromDead(const Record& record, const Force& force);
-  // Takes the device of a record without uses off, or what a dead process held, and then removes
-  // the record.
+  // Unmaps the image, and frees it from what a process held that was killed now or is dead. False
+  // as for FreeFromDead.
+  base::StatusOr<bool> TakeDeviceOff(Record& record, const Force& force);
+  // Takes the device of a record without uses off, and then removes the record.
   base::Status TakeOffUnused(Record record, const Force& force);
   // Makes a record, which it does not write, of a mount that has no record yet. nullopt: the mount
   // is not of a volume of this agent.

@@ -145,10 +145,8 @@ Status Attachments::TakeAllOffLocked(const std::string& volume, const Force& for
   // Each round removes one use.
   while (auto record = records_->Get(volume)) {
     if (record->uses.empty()) {
-      RETURN_IF_ERROR(UnmapLocked(*record, force));
-      // What still serves the image here is ended. But a StorageCluster that is being deleted does
-      // not wait for a storage that cannot be asked.
-      RETURN_IF_ERROR(FreeFromDead(*record, force));
+      // A StorageCluster that is being deleted does not wait for a storage that cannot be asked.
+      RETURN_IF_ERROR(TakeDeviceOff(*record, force));
       RETURN_IF_ERROR(records_->Remove(volume));
       break;
     }

@@ -80,12 +80,14 @@ StatusOr<bool> Attachments::FreeFromDead(const Record& record, const Force& forc
   return freed.ok();
 }
 
-Status Attachments::TakeOffUnused(Record record, const Force& force) {
+StatusOr<bool> Attachments::TakeDeviceOff(Record& record, const Force& force) {
   ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(record, force));
-  bool freed = true;
-  if (!was_mapped || force.on) {
-    ASSIGN_OR_RETURN(freed, FreeFromDead(record, force));
-  }
+  // A process that was killed gave nothing back.
+  return was_mapped && !force.on ? true : FreeFromDead(record, force);
+}
+
+Status Attachments::TakeOffUnused(Record record, const Force& force) {
+  ASSIGN_OR_RETURN(const bool freed, TakeDeviceOff(record, force));
   if (!freed) {
     return Error(StatusCode::kUnavailable,
                  "image {} may still have the lock of a process of this node that died",
@@ -141,12 +143,7 @@ Status Attachments::TakeOffLocked(Record record, const FenceEntry& entry, const 
   }
   if (force.on) ShutOffDevice(record, force);
   RETURN_IF_ERROR(UnmountAll(record, entry, force.on));
-  ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(record, force));
-  bool freed = true;
-  // A process that was killed gave nothing back.
-  if (!was_mapped || force.on) {
-    ASSIGN_OR_RETURN(freed, FreeFromDead(record, force));
-  }
+  ASSIGN_OR_RETURN(const bool freed, TakeDeviceOff(record, force));
   // The fence may be released now, because the device is gone.
   RETURN_IF_ERROR(fences_.Release(record.volume, entry));
   record.uses.clear();
