@@ -1,6 +1,7 @@
 #include "controllers/blockoperator/block_volume.h"
 
 #include "api/kinds/attachable.h"
+#include "controllers/claims.h"
 
 namespace berth::controllers::blockoperator {
 
@@ -21,6 +22,23 @@ base::StatusOr<std::vector<std::string>> ListImages(kube::Client& client) {
     if (volume.has_value()) images.push_back(volume->image);
   }
   return images;
+}
+
+base::StatusOr<std::shared_ptr<const api::PersistentVolume>> FindBoundVolume(
+    const kube::Informer<api::PersistentVolumeClaim>& claims,
+    const kube::Informer<api::PersistentVolume>& volumes, const std::string& ns,
+    const std::string& claim) {
+  const auto refuse = [](std::string_view why) {
+    return base::Error(base::StatusCode::kFailedPrecondition, "{}", why);
+  };
+  const auto source = claims.Get(ns, claim);
+  if (source == nullptr) return refuse("does not exist");
+  if (source->deleting()) return refuse("is being deleted");
+  auto volume = volumes.Get(source->volume_name());
+  if (!IsBound(*source) || volume == nullptr || !RefersTo(*volume, *source)) {
+    return refuse("is not bound yet");
+  }
+  return volume;
 }
 
 void AddBlockIndexes(kube::Informer<api::PersistentVolume>& volumes) {

@@ -2,7 +2,6 @@
 // (provisioner.h).
 #include "api/quantity.h"
 #include "controllers/blockoperator/provisioner.h"
-#include "controllers/claims.h"
 #include "controllers/data_source.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
@@ -59,13 +58,9 @@ StatusOr<std::string> Provisioner::SourceImage(const Claim& claim, const Plan& p
   const auto refuse = [&](const std::string& why) {
     return Error(StatusCode::kFailedPrecondition, "copy claim '{}': {}", name, why);
   };
-  const auto source = claims_.Get(claim.ns(), name);
-  if (source == nullptr) return refuse("it does not exist");
-  if (source->deleting()) return refuse("it is being deleted");
-  const auto volume = volumes_.Get(source->volume_name());
-  if (!IsBound(*source) || volume == nullptr || !RefersTo(*volume, *source)) {
-    return refuse("it is not bound yet");
-  }
+  const auto found = FindBoundVolume(claims_, volumes_, claim.ns(), name);
+  if (!found.ok()) return refuse(fmt::format("it {}", base::Message(found.status())));
+  const auto& volume = *found;
   const auto block = BlockVolumeOf(*volume);
   if (!block.has_value() || block->cluster != plan.settings.cluster) {
     return refuse(fmt::format("its volume is not in StorageCluster '{}'", plan.settings.cluster));

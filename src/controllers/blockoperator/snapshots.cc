@@ -94,13 +94,9 @@ StatusOr<Json> Snapshots::FindSource(const Snapshot& snapshot) const {
   const auto refuse = [&](std::string_view why) {
     return Error(StatusCode::kFailedPrecondition, "claim '{}' {}", snapshot.claim_name(), why);
   };
-  const auto claim = claims_.Get(snapshot.ns(), snapshot.claim_name());
-  if (claim == nullptr) return refuse("does not exist");
-  if (claim->deleting()) return refuse("is being deleted");
-  const auto volume = volumes_.Get(claim->volume_name());
-  if (!IsBound(*claim) || volume == nullptr || !RefersTo(*volume, *claim)) {
-    return refuse("is not bound yet");
-  }
+  const auto found = FindBoundVolume(claims_, volumes_, snapshot.ns(), snapshot.claim_name());
+  if (!found.ok()) return refuse(base::Message(found.status()));
+  const auto& volume = *found;
   const auto block = BlockVolumeOf(*volume);
   if (!block.has_value()) {
     return refuse(
