@@ -1,19 +1,10 @@
-// What others want off this node: NodeCleanup entries, and the volumes of a cluster that goes.
+// The volumes that NodeCleanup entries take off this node.
 #include <gmock/gmock.h>
 
 #include <algorithm>
 
-#include "base/assert_ok.h"
-#include "block/fake_backend.h"
-#include "blockagent/cluster_cleanup.h"
-#include "blockagent/fake_rights.h"
-#include "blockagent/fence.h"
-#include "blockagent/node_cleanup_worker.h"
+#include "blockagent/cleanup_fixture.h"
 #include "blockagent/node_cleanups.h"
-#include "kube/fake_client.h"
-#include "platform/files/durable_file.h"
-#include "platform/files/fake_temp_folder.h"
-#include "volume/fake_host.h"
 
 namespace berth::blockagent {
 namespace {
@@ -27,133 +18,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
-
-const Json kBackend = {{"images", {{"folder", "/srv"}}}};
-
-// The agent of node n1, which has images mapped and mounted for pods.
-class CleanupTest : public testing::Test {
- protected:
-  CleanupTest() {
-    ServeBlockKinds(client_);
-    client_.Add({{"apiVersion", "storage.berth.dev/v1alpha1"},
-                 {"kind", "StorageCluster"},
-                 {"metadata", {{"name", "main"}, {"finalizers", {api::kClusterFinalizer}}}},
-                 {"spec", {{"backend", kBackend}}}});
-  }
-
-  static FenceEntry FenceEntryOf(const std::string& volume, const std::string& node = "n1") {
-    return {.node = node,
-            .pod_namespace = "default",
-            .pod = "db",
-            .pod_uid = "uid-" + volume,
-            .mount_dir = "/k/pods/uid-" + volume,
-            .cluster_name = "main"};
-  }
-  static CleanupEntry Entry(const std::string& volume) {
-    return {.volume = volume,
-            .attachment = FenceEntryOf(volume),
-            .cluster_name = "main",
-            .image = "img-" + volume,
-            .reason = "somebody wants it"};
-  }
-
-  void AddFence(const std::string& volume, const std::string& node = "n1") {
-    api::VolumeFence fence(Json{{"apiVersion", "storage.berth.dev/v1alpha1"},
-                                {"kind", "VolumeFence"},
-                                {"metadata", {{"name", volume}}}});
-    fence.set_entries({FenceEntryOf(volume, node)});
-    client_.Add(fence.json());
-  }
-  void AddPod(const std::string& uid) {
-    client_.Add({{"apiVersion", "v1"},
-                 {"kind", "Pod"},
-                 {"metadata", {{"namespace", "default"}, {"name", "db"}, {"uid", uid}}}});
-  }
-  // Mapped and mounted; with a record if it is to be.
-  void Attach(const std::string& volume, bool recorded = true) {
-    block::FakeBackend backend(images_, "n1");
-    ASSERT_TRUE(backend.Create({.name = "img-" + volume, .size_bytes = 1 << 20}).ok());
-    const auto mapping = backend.Map("img-" + volume, {});
-    ASSERT_TRUE(mapping.ok());
-    // In the mount table btrfs is known by its device's name.
-    mounter_.Add(FenceEntryOf(volume).mount_dir, "btrfs", mapping->device);
-    if (!recorded) return;
-    PutRecord(volume, *mapping);
-  }
-  void PutRecord(const std::string& volume, const std::optional<block::Mapping>& mapping) {
-    const auto records = Records::Open(folder_ / "volumes");
-    ASSERT_TRUE(records.ok());
-    const auto boot = platform::BootId();
-    ASSERT_TRUE(boot.ok());
-    const State state = mapping.has_value() ? State::kMounted : State::kAttaching;
-    ASSERT_TRUE((*records)
-                    ->Put({.volume = volume,
-                           .cluster = "main",
-                           .image = "img-" + volume,
-                           .backend = kBackend,
-                           .boot_id = *boot,
-                           .state = state,
-                           .fs_type = "btrfs",
-                           .mapping = mapping,
-                           .uses = {{.entry = FenceEntryOf(volume), .state = state}}})
-                    .ok());
-  }
-  void PutRecordWithoutUses(const std::string& volume) {
-    const auto records = Records::Open(folder_ / "volumes");
-    ASSERT_OK(records);
-    ASSERT_OK((*records)->Put({.volume = volume,
-                               .cluster = "main",
-                               .image = "img-" + volume,
-                               .backend = kBackend,
-                               .boot_id = *platform::BootId(),
-                               .state = State::kDetaching}));
-  }
-  void Open() {
-    auto opened = Attachments::Open(
-        {.node = "n1", .data_folder = folder_.path(), .kubelet_folder = "/k", .consumers = {}},
-        {.client = agent_,
-         .exec = exec_,
-         .mounter = mounter_,
-         .events = events_,
-         .clock = clock_,
-         .make_backend = [this](const Json&) -> base::StatusOr<std::unique_ptr<block::Backend>> {
-           auto backend = std::make_unique<block::FakeBackend>(images_, "n1");
-           backend->OnCall(on_call_);
-           return std::unique_ptr<block::Backend>(std::move(backend));
-         }});
-    ASSERT_TRUE(opened.ok()) << base::ToString(opened.status());
-    attachments_ = *std::move(opened);
-    worker_.emplace(NodeCleanupWorker::Options{.node = "n1", .patience = patience_}, agent_,
-                    events_, *attachments_);
-  }
-
-  base::Status WorkOff() { return worker_->WorkOffEntries(steady_clock::now() + seconds(10)); }
-  bool IsMapped(const std::string& volume) {
-    return block::FakeBackend(images_, "n1").FindMapping("img-" + volume)->has_value();
-  }
-  bool HasFence(const std::string& volume) const {
-    return !client_.Peek(api::kinds::kVolumeFence, "", volume).is_null();
-  }
-  bool HasCleanup() const { return !client_.Peek(api::kinds::kNodeCleanup, "", "n1").is_null(); }
-  Json StatusOfNode() const {
-    const Json cluster = client_.Peek(api::kinds::kStorageCluster, "", "main");
-    const Json* status = base::json::Find(cluster, {"status", "nodes", "n1"});
-    return status == nullptr ? Json() : *status;
-  }
-
-  const platform::TempFolder folder_;
-  base::FakeClock clock_;
-  kube::FakeClient client_{clock_};
-  AgentClient agent_{client_, "n1"};
-  volume::FakeMounter mounter_;
-  volume::FakeExec exec_;
-  volume::FakeEventSink events_;
-  block::FakeImages images_;
-  std::function<base::Status(std::string_view, const std::string&)> on_call_;
-  milliseconds patience_ = std::chrono::minutes(2);
-  std::unique_ptr<Attachments> attachments_;
-  std::optional<NodeCleanupWorker> worker_;
-};
 
 TEST_F(CleanupTest, ADeadDeviceIsToldInTheFenceAndToThePods) {
   Attach("pv-1");
@@ -264,13 +128,7 @@ TEST_F(CleanupTest, ALossOfAVolumeThatIsOnNoRecordIsGivenUpByAPerson) {
 
 // The fence was given back before the I/O proxy said that it could not flush the volume.
 TEST_F(CleanupTest, ALossThatNoFenceNamesIsGivenUpByTheNameOfItsNode) {
-  client_.Add({{"apiVersion", "v1"},
-               {"kind", "PersistentVolume"},
-               {"metadata", {{"name", "pv-1"}}},
-               {"spec",
-                {{"flexVolume",
-                  {{"driver", "berth.dev/block"},
-                   {"options", {{"cluster", "main"}, {"image", "img-pv-1"}}}}}}}});
+  AddVolume("pv-1");
   for (const bool recorded : {true, false}) {
     bool given_up = false;
     on_call_ = [&](std::string_view call, const std::string&) {
@@ -528,13 +386,7 @@ TEST_F(CleanupTest, AnEntryWithTheFolderOfAnotherVolumeTakesNothingAway) {
   Attach("pv-1");
   AddFence("pv-1");
   AddPod("uid-pv-1");
-  client_.Add({{"apiVersion", "v1"},
-               {"kind", "PersistentVolume"},
-               {"metadata", {{"name", "pv-1"}}},
-               {"spec",
-                {{"flexVolume",
-                  {{"driver", "berth.dev/block"},
-                   {"options", {{"cluster", "main"}, {"image", "img-pv-1"}}}}}}}});
+  AddVolume("pv-1");
   Open();
   CleanupEntry entry = Entry("pv-2");
   entry.image = "";
@@ -544,89 +396,6 @@ TEST_F(CleanupTest, AnEntryWithTheFolderOfAnotherVolumeTakesNothingAway) {
   EXPECT_TRUE(mounter_.IsMounted(FenceEntryOf("pv-1").mount_dir));
   EXPECT_TRUE(IsMapped("pv-1"));
   EXPECT_TRUE(HasFence("pv-1"));
-}
-
-class ClusterCleanupTest : public CleanupTest {
- protected:
-  void DeleteCluster() {
-    ASSERT_TRUE(client_.Delete(api::kinds::kStorageCluster, "", "main", {}).ok());
-  }
-  void WaitFor(const std::string& state) {
-    const auto deadline = steady_clock::now() + seconds(20);
-    while (base::json::String(StatusOfNode(), {"state"}) != state) {
-      ASSERT_LT(steady_clock::now(), deadline) << StatusOfNode();
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-  }
-};
-
-TEST_F(ClusterCleanupTest, ForcesAllVolumesOffAndSaysSo) {
-  Attach("pv-1");
-  Attach("pv-2");
-  AddFence("pv-1");
-  AddFence("pv-2");
-  AddFence("pv-3");  // of which this node has nothing
-  AddPod("uid-pv-1");
-  Open();
-  ClusterCleanup cleanup("n1", agent_, *attachments_);
-  cleanup.Start();
-  cleanup.QueueCluster("main");
-  DeleteCluster();
-  cleanup.QueueCluster("main");
-  WaitFor("Clean");
-  for (const char* volume : {"pv-1", "pv-2", "pv-3"}) EXPECT_FALSE(HasFence(volume)) << volume;
-  EXPECT_FALSE(IsMapped("pv-1"));
-  EXPECT_FALSE(IsMapped("pv-2"));
-  EXPECT_EQ(StatusOfNode()["volumes"][0]["state"], "Forced");
-}
-
-TEST_F(ClusterCleanupTest, AVolumeThatHangsHoldsUpNoOther) {
-  Attach("pv-1");
-  Attach("pv-2");
-  AddFence("pv-1");
-  AddFence("pv-2");
-  std::atomic<bool> hangs = true;
-  on_call_ = [&](std::string_view call, const std::string& image) {
-    return call == "ForceUnmap" && image == "img-pv-1" && hangs
-               ? Error(StatusCode::kDeadlineExceeded, "the back end does not answer")
-               : base::OkStatus();
-  };
-  Open();
-  DeleteCluster();
-  ClusterCleanup cleanup("n1", agent_, *attachments_);
-  cleanup.Start();
-  cleanup.QueueCluster("main");
-  WaitFor("Cleaning");
-  const auto deadline = steady_clock::now() + seconds(20);
-  while (HasFence("pv-2") || StatusOfNode()["volumes"].size() != 2) {
-    ASSERT_LT(steady_clock::now(), deadline);
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  EXPECT_TRUE(HasFence("pv-1"));
-  EXPECT_THAT(StatusOfNode()["volumes"][0]["message"].get<std::string>(),
-              HasSubstr("does not answer"));
-  hangs = false;
-  WaitFor("Clean");
-}
-
-// The pod of the last use is gone, and the proxy's answer came only after its fence was given back.
-TEST_F(ClusterCleanupTest, GivesUpWhatAVolumeWithoutADeviceCouldNotFlush) {
-  PutRecordWithoutUses("pv-1");
-  bool given_up = false;
-  on_call_ = [&](std::string_view call, const std::string&) {
-    if (call == "ForceEndUnshown") given_up = true;
-    return call == "EndUnshown" ? Error(StatusCode::kDataLoss, "it was not flushed")
-                                : base::OkStatus();
-  };
-  Open();
-  EXPECT_EQ(attachments_->Reconcile("pv-1", steady_clock::now() + seconds(10)).status().code(),
-            StatusCode::kDataLoss);
-  EXPECT_EQ(std::ranges::count(events_.events(), "VolumeQuarantined",
-                               &volume::FakeEventSink::Event::reason),
-            1);
-  ASSERT_OK(attachments_->TakeAllOff("pv-1", {.on = true}, steady_clock::now() + seconds(10)));
-  EXPECT_TRUE(given_up);
-  EXPECT_FALSE(attachments_->Find("pv-1").has_value());
 }
 
 }  // namespace
