@@ -30,26 +30,25 @@ struct BreakFlags {
 
 // Asks the user to type the volume's name, unless --yes-i-lose-data has it. FAILED_PRECONDITION: it
 // is another name.
-Status ConfirmVolume(const BreakFlags& flags, const std::vector<api::FenceEntry>& entries) {
+Status ConfirmVolume(const BreakFlags& flags, const std::string& question) {
   std::string typed = flags.typed;
   if (typed.empty()) {
-    if (flags.node.empty()) {
-      cli::Print(fmt::format("Volume {} is used, as far as its fence says, by:\n", flags.volume));
-    }
-    for (const api::FenceEntry& entry : entries) {
-      cli::Print(fmt::format("  {}\n", blockagent::Describe(entry)));
-    }
-    cli::Print(
-        flags.node.empty()
-            ? "If one of them still writes to it, two writers will destroy its file system.\n"
-              "Type the volume's name to break the fence: "
-            : "What the node has not written yet is lost.\n"
-              "Type the volume's name to take it off the node by force: ");
+    cli::Print(question);
     std::getline(std::cin, typed);
   }
   if (typed == flags.volume) return base::OkStatus();
   return Error(StatusCode::kFailedPrecondition,
                "the fence stands: '{}' was typed, and the volume is '{}'", typed, flags.volume);
+}
+
+std::string AskToBreak(const std::string& volume, const std::vector<api::FenceEntry>& entries) {
+  std::string question = fmt::format("Volume {} is used, as far as its fence says, by:\n", volume);
+  for (const api::FenceEntry& entry : entries) {
+    question += fmt::format("  {}\n", blockagent::Describe(entry));
+  }
+  return question +
+         "If one of them still writes to it, two writers will destroy its file system.\n"
+         "Type the volume's name to break the fence: ";
 }
 
 Status BreakFence(const BreakFlags& flags, bool data_folder_given) {
@@ -64,7 +63,9 @@ Status BreakFence(const BreakFlags& flags, bool data_folder_given) {
   ASSIGN_OR_RETURN(const auto client, kube::NewHttpClient(config));
   const std::string reason = "a person broke the fence: berth fence break --dangerous";
   if (!flags.node.empty()) {
-    RETURN_IF_ERROR(ConfirmVolume(flags, {}));
+    RETURN_IF_ERROR(ConfirmVolume(flags,
+                                  "What the node has not written yet is lost.\n"
+                                  "Type the volume's name to take it off the node by force: "));
     RETURN_IF_ERROR(blockagent::ForceOffNode(*client, api::VolumeName(flags.volume),
                                              api::NodeName(flags.node), reason));
     cli::Print(fmt::format("node '{}' takes the volume off when it can\n", flags.node));
@@ -78,7 +79,7 @@ Status BreakFence(const BreakFlags& flags, bool data_folder_given) {
                  flags.volume);
   }
   RETURN_IF_ERROR(fence);
-  RETURN_IF_ERROR(ConfirmVolume(flags, fence->entries()));
+  RETURN_IF_ERROR(ConfirmVolume(flags, AskToBreak(flags.volume, fence->entries())));
   ASSIGN_OR_RETURN(const auto broken, blockagent::BreakFence(*client, flags.volume, reason));
   for (const api::FenceEntry& entry : broken) {
     cli::Print(fmt::format("broke the fence of {}; node '{}' takes the volume off when it can\n",
