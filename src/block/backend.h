@@ -68,9 +68,9 @@ struct Mapping {
 
 enum class Snapshots {
   kNone,      // CreateSnapshot gives UNIMPLEMENTED
-  kOfUnused,  // of those that nobody writes to
-  // Also of those that a node is writing to: the data is of one moment between two writes, as if
-  // the node had lost its power then.
+  kOfUnused,  // it makes snapshots of images that nobody writes to
+  // It also makes snapshots of images that a node is writing to. Their data is of one moment
+  // between two writes, as if the node had lost its power then.
   kOfAny
 };
 
@@ -96,7 +96,7 @@ class Backend {
   // meanwhile.
   virtual base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                                    const std::string& snapshot) = 0;
-  // Of which images CreateSnapshot makes snapshots.
+  // Says of which images CreateSnapshot makes snapshots.
   virtual Snapshots OffersSnapshots() const { return Snapshots::kOfUnused; }
   // Grows the image to at least `size_bytes`. Refresh on its node then grows the device. NOT_FOUND:
   // there is no such image. FAILED_PRECONDITION: it is a snapshot.

@@ -1,4 +1,4 @@
-// What each back end asks the I/O proxy about a volume that no device shows.
+// Each back end asks the I/O proxy to end what serves a volume that no device shows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

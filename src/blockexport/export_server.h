@@ -26,9 +26,8 @@ struct ExportOptions {
 
 // Mounts the volume over the file, listens on the socket, and serves until a call tells it to quit.
 // Returns the exit code of the process: 0 after such a call, which it also reports on standard
-// output. If it cannot begin to serve, it
-// reports the failure with ReportFailure and returns 1. The calling process has no other threads
-// that rely on SIGUSR1.
+// output. If it cannot begin to serve, it reports the failure with ReportFailure and returns 1. The
+// calling process has no other threads that rely on SIGUSR1.
 int RunExport(std::unique_ptr<BlockStore> store, const ExportOptions& options);
 
 // Writes {"error": {"code": "NOT_FOUND", "message": "..."}} as one line to standard output, by

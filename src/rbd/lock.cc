@@ -109,7 +109,7 @@ base::Status PrepareSnapshot(const Image& image) {
         StatusCode::kFailedPrecondition,
         "image {} is in use by the kernel's driver of node {}, which makes no snapshot for "
         "others: end that use, or have the cluster use its volumes by the proxy",
-        Quote(image.name()), Quote(client->node.text()));
+        Quote(image.name()), client->node);
   }
   return CheckHolderAnswers(image);
 }

@@ -108,12 +108,12 @@ class BlockSnapshot : public Object {
   static constexpr const KindInfo& kInfo = kinds::kBlockSnapshot;
   using Object::Object;
   std::string claim_name() const { return String({"spec", "persistentVolumeClaimName"}); }
-  // What is written before the snapshot is made; the cluster is "" until then.
+  // The operator writes these before it makes the snapshot. The cluster is "" until then.
   std::string cluster() const { return String({"status", "clusterName"}); }
   std::string volume_name() const { return String({"status", "volumeName"}); }
   std::string image() const { return String({"status", "image"}); }
   std::string fs_type() const { return String({"status", "fsType"}); }
-  // What is written after it.
+  // The operator writes these after it has made the snapshot, or could not make it.
   bool ready() const { return base::json::Bool(json(), {"status", "readyToUse"}); }
   // The least size of a volume that is restored from it, a quantity.
   std::string restore_size() const { return String({"status", "restoreSize"}); }

@@ -108,7 +108,7 @@ class Exports {
   static std::string FolderOf(const std::string& folder, const std::string& store);
 
  private:
-  // What the repairing thread does; what comes first is done first.
+  // The repairs that the repairing thread makes. It makes those of the first kind first.
   enum class RepairKind {
     kShowAgain,            // shows a volume whose daemon died
     kEndSpareConnections,  // ends the connections that a growth may have left in the daemon

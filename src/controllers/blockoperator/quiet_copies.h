@@ -38,7 +38,7 @@ class QuietCopies {
 
   const Uses uses_;
   base::Mutex mutex_;
-  // By the volume's name, of volumes that were copied.
+  // The counts of volumes that were copied, by the volume's name.
   std::map<std::string, int64_t> seen_ ABSL_GUARDED_BY(mutex_);
 };
 
