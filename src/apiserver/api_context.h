@@ -1,13 +1,13 @@
-// The objects that every handler of the API uses, and a request whose URL has been parsed.
+// The objects that every handler of the API uses.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "apiserver/access/authorization.h"
 #include "apiserver/kinds/kind_registry.h"
 #include "apiserver/mutation.h"
 #include "apiserver/request_workers.h"
+#include "apiserver/resource_request.h"
 #include "base/clock.h"
 #include "http/exchange.h"
 #include "store/store.h"
@@ -22,22 +22,6 @@ struct ApiContext {
   InFlight& in_flight;
   KindRegistry& kinds;
   std::string node_sockets;  // as in ServerOptions (server.h)
-};
-
-// A request for a resource: /apis/GROUP/VERSION/namespaces/NS/PLURAL/NAME/SUBRESOURCE?query.
-struct ResourceRequest {
-  KindPtr rules;
-  std::string ns;    // empty: cluster-scoped, or all namespaces
-  std::string name;  // empty: the collection
-  std::string subresource;
-  std::string verb;  // as in access rules: get, list, watch, create, update, patch, delete,
-                     // deletecollection
-  http::Query query;
-  Role role;  // the role of the user who sends the request
-  std::shared_ptr<http::Exchange> exchange;
-  bool may_create = false;  // for server-side apply: whether the user may create a missing object
-
-  const api::KindInfo& info() const { return *rules->info; }
 };
 
 // Each answers the request. The answer is indented and compressed as the client asked, and carries

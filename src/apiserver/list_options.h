@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "api/selector.h"
-#include "apiserver/api_context.h"
 #include "apiserver/formats/continue_token.h"
+#include "apiserver/resource_request.h"
 
 namespace berth::apiserver {
 

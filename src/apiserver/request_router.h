@@ -67,10 +67,4 @@ class RequestRouter {
   AccessReviews reviews_;
 };
 
-// Finds the resource among `kinds` that the request's URL names, and the verb. `role`, `exchange`
-// and `may_create` are not set. 404 if the URL names no resource, 405 if the resource does not
-// support the method, 400 for a malformed query, percent escape or name.
-base::StatusOr<ResourceRequest> RouteRequest(const http::Request& request,
-                                             const ServedKinds& kinds);
-
 }  // namespace berth::apiserver

@@ -5,7 +5,7 @@
 
 #include "apiserver/kinds/kind_registry.h"
 #include "apiserver/list_options.h"
-#include "apiserver/request_router.h"
+#include "apiserver/resource_request.h"
 
 namespace {
 
