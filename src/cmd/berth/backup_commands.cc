@@ -3,18 +3,18 @@
 
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
-#include "cmd/berth/standalone.h"
 #include "platform/files/private_folder.h"
+#include "standalone/cluster.h"
 #include "store/backup.h"
 
 namespace berth::cmd {
 namespace {
 
 struct Arguments {
-  std::string data_folder = LocalNodeOptions().data_folder;
+  std::string data_folder = standalone::LocalNodeOptions().data_folder;
   std::string file;
 
-  std::string database() const { return DatabasePath(data_folder); }
+  std::string database() const { return standalone::DatabasePath(data_folder); }
 };
 
 base::Status BackUpObjects(const Arguments& arguments) {

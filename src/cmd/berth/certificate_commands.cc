@@ -11,9 +11,9 @@
 #include "cli/table.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/data_command.h"
-#include "cmd/berth/standalone.h"
 #include "kube/config.h"
 #include "platform/files/durable_file.h"
+#include "standalone/cluster.h"
 
 namespace berth::cmd {
 namespace {
@@ -24,12 +24,13 @@ using base::StatusCode;
 using base::StatusOr;
 
 struct CertificateArguments {
-  std::string data_folder = LocalNodeOptions().data_folder;
+  std::string data_folder = standalone::LocalNodeOptions().data_folder;
   std::string certificate;  // "admin", "node", or the path of a kubeconfig or of a certificate
 
   std::string authority_folder() const { return data_folder + "/api/pki"; }
   apiserver::RevocationFiles files() const {
-    return {.list = RevocationPath(data_folder), .authority_folder = authority_folder()};
+    return {.list = standalone::RevocationPath(data_folder),
+            .authority_folder = authority_folder()};
   }
   std::string KeyFile(std::string_view name) const {
     return fmt::format("{}/{}.crt", authority_folder(), name);

@@ -4,8 +4,8 @@
 #include "cli/plugins/flex_check.h"
 #include "cli/plugins/flex_drivers.h"
 #include "cmd/berth/commands.h"
-#include "cmd/berth/local_node.h"
 #include "platform/mounts/mounter.h"
+#include "standalone/local_node.h"
 
 namespace berth::cmd {
 namespace {
@@ -58,7 +58,7 @@ void AddCheck(CLI::App& flex, int& exit_code) {
 
 // The flags that say where the drivers are.
 struct DriversFlags {
-  std::string data = LocalNodeOptions().data_folder;
+  std::string data = standalone::LocalNodeOptions().data_folder;
   std::string drivers;  // empty: below `data`
   std::string folder() const { return drivers.empty() ? data + "/volume-plugins" : drivers; }
 };

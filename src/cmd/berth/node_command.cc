@@ -6,11 +6,12 @@
 #include "cli/connect.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
-#include "cmd/berth/local_node.h"
 #include "cmd/berth/node_flags.h"
 #include "cmd/berth/signals.h"
+#include "kube/http/http_client.h"
 #include "platform/files/disk_reserve.h"
 #include "platform/limits.h"
+#include "standalone/local_node.h"
 
 namespace berth::cmd {
 namespace {
@@ -21,11 +22,12 @@ constexpr std::chrono::milliseconds kSyncPause{500};
 
 // Runs the node until a signal comes. It also starts while the API does not answer; the controllers
 // then wait until the informers have synced.
-Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, StopSignals& signals) {
-  ASSIGN_OR_RETURN(const LocalNodeOptions options, CompleteOptions(given));
+Status RunNode(const standalone::LocalNodeOptions& given, const std::string& kubeconfig,
+               StopSignals& signals) {
+  ASSIGN_OR_RETURN(const standalone::LocalNodeOptions options, standalone::CompleteOptions(given));
   ASSIGN_OR_RETURN(const kube::Config config,
                    kube::LoadKubeconfig(kube::FindKubeconfigPath(kubeconfig)));
-  ASSIGN_OR_RETURN(const base::UniqueFd lock, LockDataFolder(options.data_folder));
+  ASSIGN_OR_RETURN(const base::UniqueFd lock, standalone::LockDataFolder(options.data_folder));
   ASSIGN_OR_RETURN(const auto reserve,
                    platform::DiskReserve::Open({.folder = options.data_folder}));
   ASSIGN_OR_RETURN(const auto flight,
@@ -40,8 +42,10 @@ Status RunNode(const LocalNodeOptions& given, const std::string& kubeconfig, Sto
     }
     return kube::NewHttpClient(as);
   };
-  ASSIGN_OR_RETURN(const auto api, ApiAccess::New(make_client, options.node_name, clock));
-  ASSIGN_OR_RETURN(const auto node, LocalNode::Start(options, {*api, clock, flight.get()}));
+  ASSIGN_OR_RETURN(const auto api,
+                   standalone::ApiAccess::New(make_client, options.node_name, clock));
+  ASSIGN_OR_RETURN(const auto node,
+                   standalone::LocalNode::Start(options, {*api, clock, flight.get()}));
   api->informers->Start();
   LOG_INFO("node '{}' runs; data folder: {}", options.node_name, options.data_folder);
   while (!signals.token().stop_requested() && !api->informers->WaitForSync(kSyncPause).ok()) {
@@ -62,7 +66,7 @@ int RunNodeAgent(const std::vector<std::string>& arguments) {
       "host.\nWith --roles registrar,liveness: the sidecars of a CSI driver on a Kubernetes node "
       "('--roles= --help' lists the flags)",
       "berth node");
-  LocalNodeOptions options;
+  standalone::LocalNodeOptions options;
   std::string kubeconfig;
   int verbosity = 0;
   app.add_option("--kubeconfig", kubeconfig,

@@ -6,7 +6,7 @@
 
 namespace berth::cmd {
 
-void AddNodeFlags(CLI::App& app, LocalNodeOptions& options) {
+void AddNodeFlags(CLI::App& app, standalone::LocalNodeOptions& options) {
   app.add_option("--data", options.data_folder, "Data folder")->capture_default_str();
   app.add_option("--node-name", options.node_name, "Name of the node (default: the host's)");
   app.add_option_function<std::vector<std::string>>(

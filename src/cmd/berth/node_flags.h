@@ -3,11 +3,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cmd/berth/local_node.h"
+#include "standalone/local_node.h"
 
 namespace berth::cmd {
 
 // `options` must outlive the parsing.
-void AddNodeFlags(CLI::App& app, LocalNodeOptions& options);
+void AddNodeFlags(CLI::App& app, standalone::LocalNodeOptions& options);
 
 }  // namespace berth::cmd

@@ -10,7 +10,7 @@
 #include "block/pools/pool_adoption.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
-#include "cmd/berth/standalone.h"
+#include "standalone/cluster.h"
 
 namespace berth::cmd {
 namespace {
@@ -20,7 +20,7 @@ using base::StatusCode;
 using block::AdoptionStep;
 
 struct AdoptFlags {
-  std::string data_folder = LocalNodeOptions().data_folder;
+  std::string data_folder = standalone::LocalNodeOptions().data_folder;
   std::string pool_folder;    // empty: that of the data folder
   std::string images_folder;  // of a StorageCluster; empty: a pool is meant
   bool dangerous = false;

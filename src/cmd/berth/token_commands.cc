@@ -13,8 +13,8 @@
 #include "cli/table.h"
 #include "cmd/berth/commands.h"
 #include "cmd/berth/data_command.h"
-#include "cmd/berth/standalone.h"
 #include "platform/files/private_folder.h"
+#include "standalone/cluster.h"
 
 namespace berth::cmd {
 namespace {
@@ -24,13 +24,13 @@ using base::Status;
 constexpr int64_t kDay = 86400;
 
 struct Arguments {
-  std::string data_folder = LocalNodeOptions().data_folder;
+  std::string data_folder = standalone::LocalNodeOptions().data_folder;
   std::string name;  // of the user, or the token's id
   std::string role;
   std::vector<std::string> groups;
   int64_t seconds = 30 * kDay;
 
-  std::string file() const { return TokenPath(data_folder); }
+  std::string file() const { return standalone::TokenPath(data_folder); }
 };
 
 Status CreateToken(const Arguments& arguments) {

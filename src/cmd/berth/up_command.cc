@@ -8,15 +8,15 @@
 #include "cmd/berth/commands.h"
 #include "cmd/berth/node_flags.h"
 #include "cmd/berth/signals.h"
-#include "cmd/berth/standalone.h"
 #include "platform/limits.h"
+#include "standalone/cluster.h"
 
 namespace berth::cmd {
 
 void AddUpCommand(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("up", "Run the API, the controllers, the node agent and the CSI driver");
-  auto options = std::make_shared<UpOptions>();
+  auto options = std::make_shared<standalone::ClusterOptions>();
   auto verbosity = std::make_shared<int>(0);
   AddNodeFlags(*command, options->node);
   command->add_option("--port", options->port, "TLS port on 127.0.0.1; 0: any")
@@ -38,9 +38,9 @@ void AddUpCommand(CLI::App& app, int& exit_code) {
     if (const auto raised = platform::RaiseDescriptorLimit(); !raised.ok()) {
       LOG_WARNING("{}", base::ToString(raised));
     }
-    const auto standalone = Standalone::Start(*options);
-    if (!standalone.ok()) {
-      LOG_ERROR("{}", base::ToString(standalone.status()));
+    const auto cluster = standalone::Cluster::Start(*options);
+    if (!cluster.ok()) {
+      LOG_ERROR("{}", base::ToString(cluster.status()));
       exit_code = 1;
       return;
     }

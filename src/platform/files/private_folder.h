@@ -25,7 +25,7 @@ struct NamedFolder {
   Writers writers = Writers::kRefused;
 };
 
-// What Berth's roles make in a data folder: cmd/berth/local_node.h and standalone.h, and
+// What Berth's roles make in a data folder: standalone/local_node.h and cluster.h, and
 // blockagent/agent.h.
 inline constexpr std::string_view kDataFolderNames[] = {
     ".berth-reserve",         "api",    "api.sock",   "berth.lock",    "block-agent", "crust",

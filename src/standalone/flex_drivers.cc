@@ -1,4 +1,4 @@
-#include "cmd/berth/flex_drivers.h"
+#include "standalone/flex_drivers.h"
 
 #include "base/log.h"
 #include "kube/node_reference.h"
@@ -6,7 +6,7 @@
 #include "volume/flex/flex_plugin.h"
 #include "volume/flex/flex_prober.h"
 
-namespace berth::cmd {
+namespace berth::standalone {
 
 using base::Status;
 using base::StatusCode;
@@ -96,4 +96,4 @@ void FlexAttachers::Stop() {
   registry_->Stop();
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::standalone

@@ -1,4 +1,4 @@
-// `berth up` runs a Standalone, which has all parts of a cluster of one machine: the API, the
+// `berth up` runs a Cluster, which has all parts of a cluster of one machine: the API, the
 // controllers, the node agent, and the shipped CSI driver as a process of its own.
 //
 //   <data>/                  as local_node.h has it, and
@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cmd/berth/local_node.h"
+#include "standalone/local_node.h"
 
-namespace berth::cmd {
+namespace berth::standalone {
 
-struct UpOptions {
+struct ClusterOptions {
   LocalNodeOptions node;
   uint16_t port = 6443;
   std::vector<std::string> csi_drivers;  // sockets of further drivers whose controllers are to run
@@ -34,13 +34,13 @@ std::string TokenPath(const std::string& data_folder);
 // <data>/api/revoked.json
 std::string RevocationPath(const std::string& data_folder);
 
-class Standalone {
+class Cluster {
  public:
   // Returns when all parts have started. FAILED_PRECONDITION: another process uses the data folder.
   // Other errors are those of the parts.
-  static base::StatusOr<std::unique_ptr<Standalone>> Start(const UpOptions& options);
+  static base::StatusOr<std::unique_ptr<Cluster>> Start(const ClusterOptions& options);
   // Stops the parts. Pods keep running, as with a kubelet.
-  virtual ~Standalone() = default;
+  virtual ~Cluster() = default;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::standalone

@@ -1,4 +1,4 @@
-#include "cmd/berth/standalone.h"
+#include "standalone/cluster.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "cli/connect.h"
-#include "cmd/berth/flex_drivers.h"
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/binder/binder.h"
 #include "controllers/bootstrap/bootstrap.h"
@@ -36,9 +35,10 @@
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
 #include "roles/roles.h"
+#include "standalone/flex_drivers.h"
 #include "store/store.h"
 
-namespace berth::cmd {
+namespace berth::standalone {
 namespace {
 
 using base::Status;
@@ -61,11 +61,11 @@ class StoreReserve : public store::Reserve {
   std::unique_ptr<platform::DiskReserve> disk_;
 };
 
-class StandaloneImpl : public Standalone {
+class ClusterImpl : public Cluster {
  public:
-  explicit StandaloneImpl(const UpOptions& options) : options_(options) {}
+  explicit ClusterImpl(const ClusterOptions& options) : options_(options) {}
 
-  ~StandaloneImpl() override {
+  ~ClusterImpl() override {
     if (node_ != nullptr) node_->Stop();
     for (auto& roles : roles_) roles->Stop();
     if (flex_ != nullptr) flex_->Stop();
@@ -280,7 +280,7 @@ class StandaloneImpl : public Standalone {
     }
   }
 
-  UpOptions options_;
+  ClusterOptions options_;
   const base::SystemClock clock_;
 
   // The parts are made in this order, and destroyed in reverse order.
@@ -306,10 +306,10 @@ std::string RevocationPath(const std::string& data_folder) {
   return data_folder + "/api/revoked.json";
 }
 
-StatusOr<std::unique_ptr<Standalone>> Standalone::Start(const UpOptions& options) {
-  auto standalone = std::make_unique<StandaloneImpl>(options);
-  RETURN_IF_ERROR(standalone->Run());
-  return standalone;
+StatusOr<std::unique_ptr<Cluster>> Cluster::Start(const ClusterOptions& options) {
+  auto cluster = std::make_unique<ClusterImpl>(options);
+  RETURN_IF_ERROR(cluster->Run());
+  return cluster;
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::standalone

@@ -13,7 +13,7 @@
 #include "volume/paths.h"
 #include "volume/plugin_registry.h"
 
-namespace berth::cmd {
+namespace berth::standalone {
 
 // Makes the prober that finds the drivers in `folder` for a node agent. Faults of drivers become
 // events of the node.
@@ -50,4 +50,4 @@ class FlexAttachers {
   std::unique_ptr<volume::PluginRegistry> registry_;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::standalone

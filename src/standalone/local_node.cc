@@ -1,4 +1,4 @@
-#include "cmd/berth/local_node.h"
+#include "standalone/local_node.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,6 @@
 
 #include "api/names.h"
 #include "cli/connect.h"
-#include "cmd/berth/flex_drivers.h"
 #include "csidriver/driver.h"
 #include "kube/http/http_client.h"
 #include "node/node_agent.h"
@@ -17,13 +16,14 @@
 #include "roles/health.h"
 #include "roles/roles.h"
 #include "rpc/unix_socket.h"
+#include "standalone/flex_drivers.h"
 #include "volume/csi/csi_plugin.h"
 #include "volume/exec/router.h"
 #include "volume/local/local_plugins.h"
 #include "volume/paths.h"
 #include "volume/remote/remote_plugins.h"
 
-namespace berth::cmd {
+namespace berth::standalone {
 namespace {
 
 using base::Status;
@@ -274,4 +274,4 @@ StatusOr<std::unique_ptr<LocalNode>> LocalNode::Start(const LocalNodeOptions& op
   return std::unique_ptr<LocalNode>(std::move(node));
 }
 
-}  // namespace berth::cmd
+}  // namespace berth::standalone

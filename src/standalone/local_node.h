@@ -33,7 +33,7 @@
 #include "kube/informers/informers.h"
 #include "platform/processes/exec.h"
 
-namespace berth::cmd {
+namespace berth::standalone {
 
 struct LocalNodeOptions {
   std::string data_folder = "/var/lib/berth";
@@ -118,4 +118,4 @@ class LocalNode {
   virtual void Stop() = 0;
 };
 
-}  // namespace berth::cmd
+}  // namespace berth::standalone
