@@ -1,7 +1,18 @@
 #include "standalone/flex_drivers.h"
 
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
 #include "base/log.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
 #include "kube/node_reference.h"
+#include "platform/files/durable_file.h"
 #include "volume/flex/flex_attach_plugin.h"
 #include "volume/flex/flex_plugin.h"
 #include "volume/flex/flex_prober.h"
@@ -52,6 +63,23 @@ std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folde
           [warn](const Status& why) {
             warn("FlexvolumeDriversReadAnew", std::string(base::Message(why)));
           }});
+}
+
+void MoveOldDriverCopies(const std::string& data_folder, const std::string& store) {
+  constexpr char kOld[] = "api/flexvolume-drivers";
+  const std::string old = fmt::format("{}/{}", data_folder, kOld);
+  if (access(old.c_str(), F_OK) != 0) return;
+  const Status made = platform::MakeFolders(std::string(base::FolderOf(store)), 0750);
+  // The kubelet folder is a mount onto itself while pods are there, and nothing is renamed from one
+  // mount to another. A copy of the data folder's mount does not have it.
+  base::UniqueFd data(
+      open_tree(AT_FDCWD, data_folder.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
+  if (!data.valid()) data.Reset(open(data_folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const std::string below = store.substr(data_folder.size() + 1);
+  if (!made.ok() || renameat(data.get(), kOld, data.get(), below.c_str()) != 0) {
+    LOG_WARNING("'{}' could not be moved to '{}': {}", old, store,
+                made.ok() ? strerror(errno) : base::ToString(made));
+  }
 }
 
 FlexAttachers::FlexAttachers(const std::string& folder, const std::string& store,

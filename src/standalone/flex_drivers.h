@@ -20,6 +20,11 @@ namespace berth::standalone {
 std::unique_ptr<volume::PluginProber> NewNodeFlexProber(const std::string& folder,
                                                         volume::Host& host);
 
+// Moves the copies of drivers that an older Berth kept in <data>/api, where no pod could run them,
+// to the folder `store` of FlexAttachers, which is below the data folder. A version that attached a
+// volume must be able to detach it. A failure is only logged.
+void MoveOldDriverCopies(const std::string& data_folder, const std::string& store);
+
 // The Flexvolume drivers that attach volumes, for controllers.
 class FlexAttachers {
  public:

@@ -8,14 +8,13 @@
 #include "api/names.h"
 #include "cli/connect.h"
 #include "csidriver/driver.h"
-#include "kube/http/http_client.h"
 #include "node/node_agent.h"
 #include "platform/files/durable_file.h"
-#include "platform/files/private_folder.h"
 #include "platform/processes/supervised_process.h"
 #include "roles/health.h"
 #include "roles/roles.h"
 #include "rpc/unix_socket.h"
+#include "standalone/data_folder.h"
 #include "standalone/flex_drivers.h"
 #include "volume/csi/csi_plugin.h"
 #include "volume/exec/router.h"
@@ -41,14 +40,12 @@ std::string ReadHostName() {
   return name;
 }
 
-volume::Paths PathsBelow(const std::string& data_folder) {
-  return volume::Paths(data_folder + "/kubelet");
-}
-
 class LocalNodeImpl : public LocalNode {
  public:
   LocalNodeImpl(const LocalNodeOptions& options, const Surroundings& surroundings)
-      : options_(options), surroundings_(surroundings), paths_(PathsBelow(options.data_folder)) {}
+      : options_(options),
+        surroundings_(surroundings),
+        paths_(KubeletFolder(options.data_folder)) {}
 
   ~LocalNodeImpl() override { Stop(); }
 
@@ -208,14 +205,14 @@ StatusOr<LocalNodeOptions> CompleteOptions(LocalNodeOptions options) {
   options.node_sockets =
       options.node_sockets.empty() ? data + "/run/nodes" : AbsolutePath(options.node_sockets);
   options.volume_plugin_folder = options.volume_plugin_folder.empty()
-                                     ? data + "/volume-plugins"
+                                     ? VolumePluginFolder(data)
                                      : AbsolutePath(options.volume_plugin_folder);
   options.utility_socket = options.utility_socket.empty() ? data + "/run/utilities.sock"
                                                           : AbsolutePath(options.utility_socket);
   options.pool_folder =
-      options.pool_folder.empty() ? data + "/pool" : AbsolutePath(options.pool_folder);
-  const std::string longest =
-      fmt::format("{}/{}-reg.sock", PathsBelow(data).PluginsRegistry(), LocalDriverName());
+      options.pool_folder.empty() ? PoolFolder(data) : AbsolutePath(options.pool_folder);
+  const std::string longest = fmt::format(
+      "{}/{}-reg.sock", volume::Paths(KubeletFolder(data)).PluginsRegistry(), LocalDriverName());
   if (longest.size() > rpc::kLongestSocketPath) {
     return base::Error(
         StatusCode::kInvalidArgument,
@@ -223,48 +220,6 @@ StatusOr<LocalNodeOptions> CompleteOptions(LocalNodeOptions options) {
         longest.size() - rpc::kLongestSocketPath);
   }
   return options;
-}
-
-StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder) {
-  ASSIGN_OR_RETURN(
-      const platform::FolderPrivacy privacy,
-      platform::MakeNamedFolder({.path = data_folder, .names = platform::kDataFolderNames}));
-  auto lock = platform::LockFile(data_folder + "/berth.lock");
-  if (lock.status().code() == StatusCode::kFailedPrecondition) {
-    return base::Error(StatusCode::kFailedPrecondition,
-                       "the data folder '{}' is in use by another 'berth up' or 'berth node'",
-                       data_folder);
-  }
-  RETURN_IF_ERROR(lock);
-  // The temporary file of an interrupted write may be a part of a kubeconfig, with its key.
-  RETURN_IF_ERROR(platform::RemoveTornWrites(data_folder));
-  RETURN_IF_ERROR(platform::MakeFolders(data_folder + "/kubelet", 0755));
-  if (privacy == platform::FolderPrivacy::kOpen) {
-    // Their files and volumes are open to all users who can reach them.
-    for (const char* name : {"kubelet", "pod-logs"}) {
-      RETURN_IF_ERROR(platform::MakePrivateFolder(fmt::format("{}/{}", data_folder, name)));
-    }
-  }
-  for (const char* name : {"run", "run/nodes"}) {
-    RETURN_IF_ERROR(platform::MakePrivateFolder(fmt::format("{}/{}", data_folder, name)));
-  }
-  RETURN_IF_ERROR(platform::MakePrivateFolder(cli::FlightFolder(data_folder)));
-  return lock;
-}
-
-StatusOr<std::unique_ptr<ApiAccess>> ApiAccess::New(const MakeClient& make_client,
-                                                    const std::string& node_name,
-                                                    const base::Clock& clock) {
-  auto api = std::make_unique<ApiAccess>();
-  ASSIGN_OR_RETURN(api->client, make_client("", {}));
-  // The node agent has only the rights of its node, like a node agent on another machine.
-  ASSIGN_OR_RETURN(api->node_client, make_client("system:node:" + node_name, {"system:nodes"}));
-  api->controller_events =
-      std::make_unique<kube::EventRecorder>(*api->client, clock, "berth-controllers", node_name);
-  api->node_events =
-      std::make_unique<kube::EventRecorder>(*api->node_client, clock, "berth-node", node_name);
-  api->informers = std::make_unique<kube::Informers>(*api->client);
-  return api;
 }
 
 StatusOr<std::unique_ptr<LocalNode>> LocalNode::Start(const LocalNodeOptions& options,

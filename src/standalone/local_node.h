@@ -2,18 +2,6 @@
 // CSI driver for volumes of this host as a child process (ADR 5), and the controllers of that
 // driver, because no other process can create, copy, grow and delete the volumes of this node (ADR
 // 10).
-//
-//   <data>/                  mode 0700, unless it was there before and serves others as well
-//                            (platform::MakeNamedFolder)
-//     berth.lock             held while `berth up` or `berth node` runs
-//     .berth-reserve         room for deletions on a full disk (platform/files/disk_reserve.h)
-//     kubelet/               volumes, as the kubelet lays them out (volume/paths.h)
-//     node/                  the node agent's records
-//     run/nodes/NAME.sock    logs and exec of the node
-//     run/utilities.sock     socket at which berth-shim has utilities run in pods
-//     flight/ROLE.flight     the last calls and steps of each role, by volume (base/flight.h)
-//     pod-logs/  pool/       containers' output; volumes' images
-//     volume-plugins/        Flexvolume drivers
 #pragma once
 
 #include <chrono>
@@ -26,17 +14,14 @@
 #include "base/clock.h"
 #include "base/flight.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
-#include "kube/client.h"
-#include "kube/config.h"
-#include "kube/event_recorder.h"
-#include "kube/informers/informers.h"
 #include "platform/processes/exec.h"
+#include "standalone/api_access.h"
+#include "standalone/data_folder.h"
 
 namespace berth::standalone {
 
 struct LocalNodeOptions {
-  std::string data_folder = "/var/lib/berth";
+  std::string data_folder = kDefaultDataFolder;
   std::string node_name;  // empty: the host's name
   api::Labels labels;     // of the Node, besides the well-known ones
   std::chrono::milliseconds lease_duration{40'000};
@@ -68,25 +53,6 @@ struct LocalNodeOptions {
 // Fills in the defaults of empty options, and makes paths absolute. INVALID_ARGUMENT: the node's
 // name is not a DNS subdomain, or the data folder's path is too long for the sockets below it.
 base::StatusOr<LocalNodeOptions> CompleteOptions(LocalNodeOptions options);
-
-// Creates those of the folders above that several parts need, and locks <data> while the returned
-// descriptor is open. FAILED_PRECONDITION: another process has locked it.
-base::StatusOr<base::UniqueFd> LockDataFolder(const std::string& data_folder);
-
-// The clients of a process with a node. `client` has all rights; controllers and informers use it.
-// `node_client` has the rights of the node; the agent uses it for its own reads and writes.
-struct ApiAccess {
-  // Makes a client that acts as `user` with `groups`; empty: as whom the program acts.
-  using MakeClient = std::function<base::StatusOr<std::unique_ptr<kube::Client>>(
-      const std::string& user, const std::vector<std::string>& groups)>;
-  static base::StatusOr<std::unique_ptr<ApiAccess>> New(const MakeClient& make_client,
-                                                        const std::string& node_name,
-                                                        const base::Clock& clock);
-
-  std::unique_ptr<kube::Client> client, node_client;
-  std::unique_ptr<kube::EventRecorder> controller_events, node_events;
-  std::unique_ptr<kube::Informers> informers;
-};
 
 // The name of the CSI driver that Berth ships.
 std::string LocalDriverName();

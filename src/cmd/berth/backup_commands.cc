@@ -4,14 +4,14 @@
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
 #include "platform/files/private_folder.h"
-#include "standalone/cluster.h"
+#include "standalone/data_folder.h"
 #include "store/backup.h"
 
 namespace berth::cmd {
 namespace {
 
 struct Arguments {
-  std::string data_folder = standalone::LocalNodeOptions().data_folder;
+  std::string data_folder = standalone::kDefaultDataFolder;
   std::string file;
 
   std::string database() const { return standalone::DatabasePath(data_folder); }

@@ -13,7 +13,7 @@
 #include "cmd/berth/data_command.h"
 #include "kube/config.h"
 #include "platform/files/durable_file.h"
-#include "standalone/cluster.h"
+#include "standalone/data_folder.h"
 
 namespace berth::cmd {
 namespace {
@@ -24,10 +24,10 @@ using base::StatusCode;
 using base::StatusOr;
 
 struct CertificateArguments {
-  std::string data_folder = standalone::LocalNodeOptions().data_folder;
+  std::string data_folder = standalone::kDefaultDataFolder;
   std::string certificate;  // "admin", "node", or the path of a kubeconfig or of a certificate
 
-  std::string authority_folder() const { return data_folder + "/api/pki"; }
+  std::string authority_folder() const { return standalone::CertificateFolder(data_folder); }
   apiserver::RevocationFiles files() const {
     return {.list = standalone::RevocationPath(data_folder),
             .authority_folder = authority_folder()};

@@ -5,7 +5,7 @@
 #include "cli/plugins/flex_drivers.h"
 #include "cmd/berth/commands.h"
 #include "platform/mounts/mounter.h"
-#include "standalone/local_node.h"
+#include "standalone/data_folder.h"
 
 namespace berth::cmd {
 namespace {
@@ -58,9 +58,11 @@ void AddCheck(CLI::App& flex, int& exit_code) {
 
 // The flags that say where the drivers are.
 struct DriversFlags {
-  std::string data = standalone::LocalNodeOptions().data_folder;
+  std::string data = standalone::kDefaultDataFolder;
   std::string drivers;  // empty: below `data`
-  std::string folder() const { return drivers.empty() ? data + "/volume-plugins" : drivers; }
+  std::string folder() const {
+    return drivers.empty() ? standalone::VolumePluginFolder(data) : drivers;
+  }
 };
 
 void AddDriversFlags(CLI::App& command, DriversFlags& flags) {
@@ -136,13 +138,13 @@ void AddRemove(CLI::App& flex, int& exit_code) {
   command->add_flag("--now", *now, "Remove it also while a kubelet has volumes of it mounted");
   command->callback([flags, driver, now, &exit_code] {
     auto mounts = platform::NewMounter()->List();
-    exit_code = mounts.ok()
-                    ? PrintResult(cli::RemoveFlexDriver({.drivers = flags->folder(),
-                                                         .driver = *driver,
-                                                         .mounts = *std::move(mounts),
-                                                         .berth_kubelet = flags->data + "/kubelet",
-                                                         .now = *now}))
-                    : cli::ReportError(mounts.status());
+    exit_code = mounts.ok() ? PrintResult(cli::RemoveFlexDriver(
+                                  {.drivers = flags->folder(),
+                                   .driver = *driver,
+                                   .mounts = *std::move(mounts),
+                                   .berth_kubelet = standalone::KubeletFolder(flags->data),
+                                   .now = *now}))
+                            : cli::ReportError(mounts.status());
   });
 }
 

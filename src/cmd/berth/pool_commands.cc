@@ -10,7 +10,7 @@
 #include "block/pools/pool_adoption.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
-#include "standalone/cluster.h"
+#include "standalone/data_folder.h"
 
 namespace berth::cmd {
 namespace {
@@ -20,12 +20,14 @@ using base::StatusCode;
 using block::AdoptionStep;
 
 struct AdoptFlags {
-  std::string data_folder = standalone::LocalNodeOptions().data_folder;
+  std::string data_folder = standalone::kDefaultDataFolder;
   std::string pool_folder;    // empty: that of the data folder
   std::string images_folder;  // of a StorageCluster; empty: a pool is meant
   bool dangerous = false;
 
-  std::string folder() const { return pool_folder.empty() ? data_folder + "/pool" : pool_folder; }
+  std::string folder() const {
+    return pool_folder.empty() ? standalone::PoolFolder(data_folder) : pool_folder;
+  }
 };
 
 std::string_view NameStep(AdoptionStep::Kind kind) {

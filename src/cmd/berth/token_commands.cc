@@ -14,7 +14,7 @@
 #include "cmd/berth/commands.h"
 #include "cmd/berth/data_command.h"
 #include "platform/files/private_folder.h"
-#include "standalone/cluster.h"
+#include "standalone/data_folder.h"
 
 namespace berth::cmd {
 namespace {
@@ -24,7 +24,7 @@ using base::Status;
 constexpr int64_t kDay = 86400;
 
 struct Arguments {
-  std::string data_folder = standalone::LocalNodeOptions().data_folder;
+  std::string data_folder = standalone::kDefaultDataFolder;
   std::string name;  // of the user, or the token's id
   std::string role;
   std::vector<std::string> groups;

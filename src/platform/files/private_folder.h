@@ -25,8 +25,7 @@ struct NamedFolder {
   Writers writers = Writers::kRefused;
 };
 
-// What Berth's roles make in a data folder: standalone/local_node.h and cluster.h, and
-// blockagent/agent.h.
+// What Berth's roles make in a data folder: standalone/data_folder.h and blockagent/agent.h.
 inline constexpr std::string_view kDataFolderNames[] = {
     ".berth-reserve",         "api",    "api.sock",   "berth.lock",    "block-agent", "crust",
     "block-agent.kubeconfig", "flight", "kubeconfig", "kubelet",       "node",        "pod-logs",
