@@ -1,0 +1,21 @@
+// `berth pool adopt`: takes back the images of a pool (block/pools/pool_adoption.h), or of the
+// folder of a StorageCluster (block/images/image_folder.h), after it was copied or restored.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+
+namespace berth::cli {
+
+struct AdoptOptions {
+  std::string pool_folder;
+  std::string images_folder;  // of a StorageCluster; empty: the pool is meant
+  bool dangerous = false;     // false: only prints what would be done
+};
+
+// Prints a line for each image. FAILED_PRECONDITION: a process has the pool open, or an image does
+// not fit its record.
+base::Status AdoptPool(const AdoptOptions& options);
+
+}  // namespace berth::cli
