@@ -39,7 +39,9 @@ std::vector<std::pair<const char*, std::string>> Options(const ClusterSettings& 
       // Each write that was answered is in the cluster, so that a fence loses nothing that its user
       // was told is written.
       {"rbd_cache", "false"},
-      // librbd breaks the lock of a call that died (lock.h) only after it has fenced that client.
+      // Where librbd itself breaks the lock of a client that died, it fences that client before.
+      // The one of Ceph 16 fails to, so that Berth does it before librbd finds such a lock
+      // (dead_client.h).
       {"rbd_blocklist_on_break_lock", "true"},
       {"rbd_blocklist_expire_seconds", std::to_string(kBlocklistSeconds)},
       {"rbd_move_to_trash_on_remove", "false"},

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "rbd/copies.h"
+#include "rbd/dead_client.h"
 #include "rbd/image.h"
 #include "rbd/lock.h"
 #include "rbd/omap.h"
@@ -192,28 +193,32 @@ base::StatusOr<bool> HasCopies(const Cluster& cluster, const std::string& name,
   // The last deletion or creation was interrupted: there is no header any more, or not yet.
   if (image.status().code() == StatusCode::kNotFound) return false;
   RETURN_IF_ERROR(image);
-  RETURN_IF_ERROR(CheckUnlocked(**image));
+  RETURN_IF_ERROR(EnsureUnlocked(**image));
   ASSIGN_OR_RETURN(const auto snapshots, (*image)->ListSnapshots());
   return !snapshots.empty();
 }
 
-// FAILED_PRECONDITION: a client that Ceph takes for alive has the lock of what an attempt left.
-// librbd would wait for it, for half a minute if it has died.
-base::Status CheckAttemptEnded(const Cluster& cluster, const std::string& name,
-                               const api::NodeName& node) {
+// Frees what an attempt left from the clients that died, of which all were calls, because nobody
+// else uses an image that is not complete. FAILED_PRECONDITION: a client that Ceph takes for alive
+// uses it. librbd would wait for it, for half a minute if it has died.
+base::Status EndAttempt(const Cluster& cluster, const std::string& name,
+                        const api::NodeName& node) {
   const auto image = Image::Open(cluster, name, {.node = node, .read_only = true});
   if (image.status().code() == StatusCode::kNotFound) return base::OkStatus();
   RETURN_IF_ERROR(image);
   ASSIGN_OR_RETURN(const auto lockers, ListLockers(cluster, (*image)->id()));
   ASSIGN_OR_RETURN(const auto watchers, (*image)->ListWatchers());
-  for (const Locker& locker : lockers) {
-    const bool alive = std::any_of(
-        watchers.begin(), watchers.end(),
-        [&locker](const Watcher& watcher) { return watcher.client_id == locker.client_id; });
-    if (!alive) continue;
+  for (const Watcher& watcher : watchers) {
+    if (watcher.client_id == cluster.client_id()) continue;
     return Error(StatusCode::kFailedPrecondition,
-                 "image {} is locked by {}, which makes it or died less than half a minute ago",
-                 Quote(name), Quote(locker.address));
+                 "image {} is in use by {}, which makes or removes it or died less than half a "
+                 "minute ago",
+                 Quote(name), Quote(watcher.address));
+  }
+  for (const Locker& locker : lockers) {
+    if (locker.client_id == cluster.client_id()) continue;
+    RETURN_IF_ERROR_WITH(BreakLockOfDead(cluster, (*image)->id(), locker),
+                         fmt::format("free image {} from a call that died", Quote(name)));
   }
   return base::OkStatus();
 }
@@ -228,7 +233,15 @@ base::Status DeleteRecorded(const Cluster& cluster, const std::string& name, Ima
   const ImageRecord before = record;
   record.state = ImageState::kDeleting;
   RETURN_IF_ERROR(ReplaceImageRecord(cluster, name, before, record));
+  // librbd takes the lock of the image. By this record the next call knows whose it is if this one
+  // dies.
+  const ClientRecord client{
+      .client_id = cluster.client_id(), .address = cluster.address(), .node = node};
+  RETURN_IF_ERROR(WriteClient(cluster, name, client));
   base::Status removed = RemoveOrMove(cluster, name, has_copies || in_trash.has_value(), progress);
+  if (removed.code() == StatusCode::kFailedPrecondition) {
+    RETURN_IF_ERROR(RemoveClients(cluster, name, {client}));
+  }
   if (removed.code() == StatusCode::kFailedPrecondition && before.state == ImageState::kMade) {
     // It is in use after all, so that it goes on to exist. An earlier deletion that was interrupted
     // may have removed a part of it, and then it never exists again.
@@ -271,7 +284,7 @@ base::Status DeleteImage(const Cluster& cluster, const std::string& name, const 
 
 base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
                               const ImageRecord& record, const api::NodeName& node) {
-  RETURN_IF_ERROR(CheckAttemptEnded(cluster, record.made_as, node));
+  RETURN_IF_ERROR(EndAttempt(cluster, record.made_as, node));
   if (!record.id.empty()) {
     // It was complete, and may have begun to get its name: the object rbd_id.NAME comes first, then
     // the entry of the directory changes, then the object of the old name goes.
@@ -280,7 +293,7 @@ base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
     if (in_directory == record.id) {
       RETURN_IF_ERROR(RemoveIdObject(cluster, record.made_as));
       if (by_object == record.id) {
-        RETURN_IF_ERROR(CheckAttemptEnded(cluster, name, node));
+        RETURN_IF_ERROR(EndAttempt(cluster, name, node));
         RETURN_IF_ERROR(RemoveOrMove(cluster, name, /*has_copies=*/false, [](double) {}));
       }
       RETURN_IF_ERROR(RemoveDirectoryEntry(cluster, name, record.id));

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "rbd/dead_client.h"
 #include "rbd/image.h"
 #include "rbd/kernel_clients.h"
 #include "rbd/rbd_error.h"
@@ -18,18 +19,6 @@ namespace {
 using base::Error;
 using base::Quote;
 using base::StatusCode;
-
-base::Status Blocklist(const Cluster& cluster, std::string address) {
-  const int result = rados_blocklist_add(cluster.handle(), address.data(), kBlocklistSeconds);
-  if (result >= 0) return base::OkStatus();
-  if (result == -EACCES || result == -EPERM) {
-    return Error(StatusCode::kPermissionDenied,
-                 "the user may not put {} on the blocklist: it needs the capability mon 'profile "
-                 "rbd'",
-                 Quote(address));
-  }
-  return RbdError(result, fmt::format("put {} on the blocklist", Quote(address)));
-}
 
 base::Status RemoveFromBlocklist(const Cluster& cluster, const std::string& address) {
   const std::string command = base::json::Dump(
@@ -184,7 +173,7 @@ base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const
   for (const ClientRecord& client : clients) {
     RETURN_IF_ERROR(
         WriteFenced(cluster, {.node = target, .address = client.address, .image = image}));
-    RETURN_IF_ERROR(Blocklist(cluster, client.address));
+    RETURN_IF_ERROR(AddToBlocklist(cluster, client.address));
     LOG_INFO("image {}: client {} of node {} is on the blocklist", Quote(image),
              Quote(client.address), target);
   }

@@ -74,7 +74,7 @@ base::StatusOr<std::string> NoteMapIntent(const Cluster& cluster, const std::str
                                           const api::NodeName& node) {
   ASSIGN_OR_RETURN(const auto opened,
                    Image::Open(cluster, image, {.node = node, .read_only = true}));
-  RETURN_IF_ERROR(CheckUnlocked(*opened));
+  RETURN_IF_ERROR(EnsureUnlocked(*opened));
   ClientRecord intent{.client_id = cluster.client_id(),
                       .node = node,
                       .program = Program::kKernel,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "rbd/dead_client.h"
 #include "rbd/rbd_error.h"
 
 namespace berth::rbd {
@@ -22,41 +23,61 @@ const ClientRecord* FindClient(const std::vector<ClientRecord>& clients, const L
   return found == clients.end() ? nullptr : &*found;
 }
 
-bool IsAlive(const std::vector<Watcher>& watchers, const Locker& locker) {
-  return std::any_of(watchers.begin(), watchers.end(), [&locker](const Watcher& watcher) {
-    return watcher.client_id == locker.client_id;
-  });
-}
+// The locks of an image that other clients than this one have, and who they are.
+struct LockState {
+  struct Lock {
+    Locker locker;
+    const ClientRecord* client;  // nullptr: it is no client of Berth
+    bool alive;
+  };
+  std::vector<Lock> locks;
+  std::vector<ClientRecord> clients;  // `locks` points into it
+};
 
-}  // namespace
-
-base::Status CheckHolderAnswers(const Image& image) {
+// Breaks the locks of calls that died, and returns the others.
+base::StatusOr<LockState> SettleLocks(const Image& image) {
+  LockState state;
   ASSIGN_OR_RETURN(const auto lockers, ListLockers(image.cluster(), image.id()));
-  if (lockers.empty()) return base::OkStatus();
-  ASSIGN_OR_RETURN(const auto clients, ListClients(image.cluster(), image.name()));
+  if (lockers.empty()) return state;
+  ASSIGN_OR_RETURN(state.clients, ListClients(image.cluster(), image.name()));
   ASSIGN_OR_RETURN(const auto watchers, image.ListWatchers());
   for (const Locker& locker : lockers) {
-    const ClientRecord* client = FindClient(clients, locker);
-    const bool is_call = client != nullptr && client->program == Program::kCall;
-    if (is_call || IsAlive(watchers, locker)) continue;
+    if (locker.client_id == image.cluster().client_id()) continue;
+    const ClientRecord* client = FindClient(state.clients, locker);
+    const bool alive = IsAlive(watchers, locker);
+    if (!alive && client != nullptr && client->program == Program::kCall) {
+      RETURN_IF_ERROR_WITH(BreakLockOfDead(image.cluster(), image.id(), locker),
+                           fmt::format("free image {} from a call that died", Quote(image.name())));
+      RETURN_IF_ERROR(RemoveClients(image.cluster(), image.name(), {*client}));
+    } else {
+      state.locks.push_back({.locker = locker, .client = client, .alive = alive});
+    }
+  }
+  return state;
+}
+
+base::Status CheckHoldersAnswer(const Image& image, const LockState& state) {
+  for (const LockState::Lock& lock : state.locks) {
+    if (lock.alive) continue;
     return Error(
         StatusCode::kFailedPrecondition,
         "image {} is locked by {} at {}, which does not answer the cluster: fence its node "
         "first",
-        Quote(image.name()), Quote(locker.client), Quote(locker.address));
+        Quote(image.name()), Quote(lock.locker.client), Quote(lock.locker.address));
   }
   return base::OkStatus();
 }
 
-base::Status CheckUnlocked(const Image& image) {
-  ASSIGN_OR_RETURN(const auto lockers, ListLockers(image.cluster(), image.id()));
-  if (lockers.empty()) return base::OkStatus();
-  ASSIGN_OR_RETURN(const auto clients, ListClients(image.cluster(), image.name()));
-  ASSIGN_OR_RETURN(const auto watchers, image.ListWatchers());
-  for (const Locker& locker : lockers) {
-    if (locker.client_id == image.cluster().client_id()) continue;
-    const bool alive = IsAlive(watchers, locker);
-    const ClientRecord* client = FindClient(clients, locker);
+}  // namespace
+
+base::Status EnsureHolderAnswers(const Image& image) {
+  ASSIGN_OR_RETURN(const LockState state, SettleLocks(image));
+  return CheckHoldersAnswer(image, state);
+}
+
+base::Status EnsureUnlocked(const Image& image) {
+  ASSIGN_OR_RETURN(const LockState state, SettleLocks(image));
+  for (const auto& [locker, client, alive] : state.locks) {
     if (client == nullptr) {
       return Error(StatusCode::kFailedPrecondition,
                    "image {} is locked by {} at {}, which is no client of Berth{}",
@@ -64,10 +85,9 @@ base::Status CheckUnlocked(const Image& image) {
                    alive ? "" : " and does not answer the cluster any more");
     }
     if (client->program == Program::kCall) {
-      if (!alive) continue;
       return Error(StatusCode::kFailedPrecondition,
-                   "image {} is locked for a moment by a snapshot, copy or growth from node {}; if "
-                   "that was killed, the lock lapses within a minute",
+                   "image {} is locked for a moment by a snapshot, copy, growth or deletion from "
+                   "node {}; if that was killed, the lock lapses within a minute",
                    Quote(image.name()), client->node);
     }
     return Error(StatusCode::kFailedPrecondition,
@@ -79,7 +99,7 @@ base::Status CheckUnlocked(const Image& image) {
 }
 
 base::Status AcquireLock(const Image& image) {
-  RETURN_IF_ERROR(CheckUnlocked(image));
+  RETURN_IF_ERROR(EnsureUnlocked(image));
   const int result = rbd_lock_acquire(image.handle(), RBD_LOCK_MODE_EXCLUSIVE);
   if (result == -EINVAL) {
     return Error(StatusCode::kFailedPrecondition,
@@ -96,22 +116,17 @@ base::Status AcquireLock(const Image& image) {
 }
 
 base::Status PrepareSnapshot(const Image& image) {
-  ASSIGN_OR_RETURN(const auto lockers, ListLockers(image.cluster(), image.id()));
-  const bool is_held = std::any_of(lockers.begin(), lockers.end(), [&image](const Locker& locker) {
-    return locker.client_id != image.cluster().client_id();
-  });
-  if (!is_held) return AcquireLock(image);
-  ASSIGN_OR_RETURN(const auto clients, ListClients(image.cluster(), image.name()));
-  for (const Locker& locker : lockers) {
-    const ClientRecord* client = FindClient(clients, locker);
-    if (client == nullptr || client->program != Program::kKernel) continue;
+  ASSIGN_OR_RETURN(const LockState state, SettleLocks(image));
+  if (state.locks.empty()) return AcquireLock(image);
+  for (const LockState::Lock& lock : state.locks) {
+    if (lock.client == nullptr || lock.client->program != Program::kKernel) continue;
     return Error(
         StatusCode::kFailedPrecondition,
         "image {} is in use by the kernel's driver of node {}, which makes no snapshot for "
         "others: end that use, or have the cluster use its volumes by the proxy",
-        Quote(image.name()), client->node);
+        Quote(image.name()), lock.client->node);
   }
-  return CheckHolderAnswers(image);
+  return CheckHoldersAnswer(image, state);
 }
 
 }  // namespace berth::rbd

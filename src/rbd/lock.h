@@ -4,10 +4,10 @@
 // turns and neither notices. Berth takes it with rbd_lock_acquire, after which librbd refuses all
 // who ask, until the image is closed.
 //
-// librbd breaks by itself the lock of a client that has not answered the cluster for half a minute,
-// and puts that client on the blocklist. Berth lets it do so only for a call that died (snapshot,
-// grow), never for a process that serves a volume, because only the volume's fence decides that
-// such a process is done (DESIGN: absence is no proof).
+// The lock of a client that has not answered the cluster for half a minute is broken, after that
+// client is on the blocklist, only if it was a call that died (snapshot, grow, delete); never that
+// of a process that serves a volume, because only the volume's fence decides that such a process is
+// done (DESIGN: absence is no proof).
 #pragma once
 
 #include <string>
@@ -22,17 +22,18 @@ namespace berth::rbd {
 // takes the lock in the same moment and then does not answer.
 base::Status AcquireLock(const Image& image);
 
-// FAILED_PRECONDITION: a client that is no dead call has the lock of the image; the message says
-// which.
-base::Status CheckUnlocked(const Image& image);
+// Breaks the lock of a call that died. FAILED_PRECONDITION: another client than such a call and
+// this one has the lock of the image; the message says which.
+base::Status EnsureUnlocked(const Image& image);
 
 // Takes the lock of `image` if it is free. If another client has it, checks that librbd can ask
 // that client to make a snapshot for this one, so that it keeps the lock. FAILED_PRECONDITION: that
 // client does not answer the cluster, or is the kernel's driver, which does nothing for others.
 base::Status PrepareSnapshot(const Image& image);
 
-// FAILED_PRECONDITION: the client that has the lock does not answer the cluster, so that it cannot
-// be asked to change the image for another client, and only its fence ends its lock.
-base::Status CheckHolderAnswers(const Image& image);
+// Breaks the lock of a call that died. FAILED_PRECONDITION: another client that has the lock does
+// not answer the cluster, so that it cannot be asked to change the image for another client, and
+// only its fence ends its lock.
+base::Status EnsureHolderAnswers(const Image& image);
 
 }  // namespace berth::rbd

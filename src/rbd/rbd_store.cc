@@ -53,7 +53,7 @@ base::StatusOr<std::unique_ptr<RbdStore>> RbdStore::Open(std::unique_ptr<Cluster
                                             .read_only = options.read_only}));
   // A reader takes no lock, because readers do not disturb each other; but it must not begin while
   // there is a writer, whose changes it would see in parts.
-  RETURN_IF_ERROR(options.read_only ? CheckUnlocked(*image) : AcquireLock(*image));
+  RETURN_IF_ERROR(options.read_only ? EnsureUnlocked(*image) : AcquireLock(*image));
   std::unique_ptr<RbdStore> made(
       new RbdStore(std::move(cluster), std::move(image), options.read_only));
   RETURN_IF_ERROR(made->Refresh());

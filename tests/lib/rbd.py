@@ -21,6 +21,41 @@ with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cl
         exec(sys.argv[3])
 """
 
+# Run with the folder of the configuration, the pool and the beginning of an image's name. Kills the process whose id it
+# then reads as soon as an image of such a name has its exclusive lock; prints whether the lock is still held after that.
+KILL_WITH_LOCK = """
+import os, signal, struct, sys, rados
+QUERY = struct.pack("<BBII", 1, 1, 12, 8) + b"rbd_lock"
+
+def header(io):
+    with rados.ReadOpCtx() as read:
+        entries, _ = io.get_omap_vals(read, "", "name_" + sys.argv[3], 1)
+        io.operate_read_op(read, "rbd_directory")
+        return ["rbd_header." + value[4:].decode() for _, value in entries]
+
+def is_locked(io, name):
+    try:
+        _, info = io.execute(name, "lock", "get_info", QUERY)
+    except rados.ObjectNotFound:
+        return False
+    return struct.unpack_from("<I", info, 6)[0] > 0
+
+def runs(process):
+    with open(f"/proc/{process}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+
+with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cluster:
+    with cluster.open_ioctx(sys.argv[2]) as io:
+        print("ready", flush=True)
+        process = int(input())
+        found = []
+        while runs(process) and not (found and is_locked(io, found[0])):
+            found = found or header(io)
+        os.kill(process, signal.SIGKILL)
+        while runs(process):
+            pass
+        print(bool(found) and is_locked(io, found[0]))
+"""
 
 class CallError(AssertionError):
     def __init__(self, error):
@@ -81,6 +116,20 @@ class RbdCluster(CephCluster):
     def call(self, name, node="n1", cluster=None, **members):
         """Makes one call, and returns its result. CallError: it failed as calls do."""
         return finish(begin(self.request(name, node, cluster, **members)))
+
+    def kill_with_lock(self, prefix, name, **members):
+        """Makes a call, and kills it when it has the lock of an image whose name begins so. Returns whether it died with it."""
+        watching = subprocess.Popen(["/usr/bin/python3", "-c", KILL_WITH_LOCK, self.folder, POOL, prefix], text=True,
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment)
+        try:
+            assert watching.stdout.readline() == "ready\n"
+            process = begin(self.request(name, **members))
+            out = watching.communicate(f"{process.pid}\n", timeout=30)[0]
+            process.communicate()
+        finally:
+            watching.kill()
+            watching.communicate()
+        return out == "True\n"
 
     def blocklist(self):
         return json.loads(self.ask('{"prefix": "osd dump", "format": "json"}'))["blocklist"]

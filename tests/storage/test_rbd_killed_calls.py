@@ -53,3 +53,29 @@ def test_a_snapshot_that_was_killed_under_a_node_that_writes(ceph, image, serve,
     for name in (image, snapshot):
         again(ceph, "delete", image=name)
     assert image not in ceph.rbd("print([entry['name'] for entry in rbd.RBD().trash_list(io)])")
+
+
+@pytest.mark.parametrize("call", ["create", "snapshot", "grow", "delete"])
+def test_the_lock_of_a_call_that_died_is_broken_after_its_client_is_fenced(ceph, image, call):
+    # A call has the lock for some milliseconds, so that it may be through with it when it is killed.
+    for number in range(10):
+        name = f"{image}-{number}"
+        members = {"create": {"size": 8 * MIB}, "snapshot": {"snapshot": f"snap-of-{name}"}, "grow": {"size": 16 * MIB},
+                   "delete": {}}[call] | {"image": name}
+        if call != "create":
+            ceph.call("create", image=name, size=8 * MIB)
+        if ceph.kill_with_lock("berth_making_" if call == "create" else name, call, **members):
+            break
+        again(ceph, call, **members)
+    else:
+        pytest.fail(f"none of the calls of {call} died with the lock")
+    fenced = set(ceph.blocklist())
+    again(ceph, call, **members)
+    assert len(set(ceph.blocklist()) - fenced) == 1
+    if call != "delete":
+        size = 16 * MIB if call == "grow" else 8 * MIB
+        assert ceph.call("info", image=members.get("snapshot", name))["size"] == size
+        # Nobody has the lock any more, so that a use and the deletion need no fence.
+        for made in (name, members.get("snapshot", name)):
+            ceph.call("delete", image=made)
+    assert name not in ceph.rbd("print(rbd.RBD().list(io))")
