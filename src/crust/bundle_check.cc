@@ -26,7 +26,7 @@ constexpr milliseconds kShortestWait(500);
 // This is needed because a runtime that is killed while it makes a sandbox may never remove the
 // bundle.
 bool IsAbandoned(const SandboxRecord& record, const std::string& run_folder) {
-  const std::string plan = base::ipc::crust::PlanPath(run_folder, record.pod_uid);
+  const std::string plan = base::ipc::crust::PlanPath(run_folder, record.pod_uid.text());
   return record.volumes.empty() && access(plan.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 

@@ -60,10 +60,11 @@ class Daemon {
         << ipc::crust::WritePlan({Target()});
     // A container runtime that was refused a sandbox makes another one.
     base::Status begun =
-        handler_->BeginSandbox(rpc::SandboxId(kSandbox), kUid, folder_ + "/bundle");
+        handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ + "/bundle");
     if (begun.code() == base::StatusCode::kFailedPrecondition) {
       RETURN_IF_ERROR(handler_->EndSandbox(kSandbox));
-      begun = handler_->BeginSandbox(rpc::SandboxId(kSandbox), kUid, folder_ + "/bundle");
+      begun =
+          handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ + "/bundle");
     }
     RETURN_IF_ERROR(begun);
     wire::RuntimePublishVolumeRequest publish;
@@ -75,9 +76,10 @@ class Daemon {
     RETURN_IF_ERROR(handler_->RuntimePublishVolume(publish));
     const std::string config =
         R"({"mounts":[{"type":"bind","source":")" + Target() + R"(/sub","destination":"/d"}]})";
-    ASSIGN_OR_RETURN(const CreateReply created,
-                     handler_->CreateContainer(
-                         {.sandbox_id = kSandbox, .pod_uid = kUid, .config = config, .most = 16}));
+    ASSIGN_OR_RETURN(
+        const CreateReply created,
+        handler_->CreateContainer(
+            {.sandbox_id = kSandbox, .pod_uid = api::PodUid(kUid), .config = config, .most = 16}));
     if (created.count != 1 || created.grafts.size() != 1) {
       return base::Error(base::StatusCode::kInternal, "the container got {} mounts", created.count);
     }

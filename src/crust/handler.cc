@@ -94,7 +94,7 @@ Status Handler::LoadRecords() {
     for (const VolumeRecord& volume : entry->record.volumes) {
       if (volume.state != VolumeState::kFailed) sandboxes_.RecordUse(id, volume);
     }
-    LOG_INFO("sandbox {} of pod {} has {} volumes", Quote(id), Quote(entry->record.pod_uid),
+    LOG_INFO("sandbox {} of pod {} has {} volumes", Quote(id), entry->record.pod_uid,
              entry->record.volumes.size());
     watch_.Add(id);
   }
@@ -137,11 +137,11 @@ StatusOr<Handler::Hold> Handler::HoldSandbox(const std::string& sandbox_id,
   return hold;
 }
 
-Status Handler::BeginSandbox(const rpc::SandboxId& id, const std::string& pod_uid,
+Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
                              const std::string& bundle) {
   const std::string& sandbox_id = id.text();
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
-  RETURN_IF_ERROR(CheckPodUid(pod_uid));
+  RETURN_IF_ERROR(CheckPodUid(pod));
   if (!bundle.starts_with('/') || bundle.size() > 4095 || !IsFolder(bundle)) {
     return Error(StatusCode::kInvalidArgument, "bundle {} is no folder", Quote(bundle));
   }
@@ -149,13 +149,13 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const std::string& pod_ui
       known.status().code() != StatusCode::kNotFound) {
     RETURN_IF_ERROR(known);
     const SandboxRecord& record = (*known)->record;
-    if (record.pod_uid == pod_uid && record.bundle == bundle && !record.ending) return OkStatus();
+    if (record.pod_uid == pod && record.bundle == bundle && !record.ending) return OkStatus();
     return Error(StatusCode::kFailedPrecondition, "another sandbox has the id {}",
                  Quote(sandbox_id));
   }
   ASSIGN_OR_RETURN(
       const Hold entry,
-      sandboxes_.AddSandbox({.sandbox_id = sandbox_id, .pod_uid = pod_uid, .bundle = bundle}));
+      sandboxes_.AddSandbox({.sandbox_id = sandbox_id, .pod_uid = pod, .bundle = bundle}));
   entry->wait = options_.check_interval;
   const Status begun = [&]() -> Status {
     RETURN_IF_ERROR(records_.WriteRecord(entry->record));
@@ -165,7 +165,7 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const std::string& pod_ui
   }();
   if (begun.ok()) {
     watch_.AddAfter(sandbox_id, options_.check_interval);
-    LOG_INFO("sandbox {} of pod {} is recorded", Quote(sandbox_id), Quote(pod_uid));
+    LOG_INFO("sandbox {} of pod {} is recorded", Quote(sandbox_id), pod);
     return OkStatus();
   }
   // The new sandbox has no volume yet, so it can be cleared.
@@ -176,8 +176,9 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const std::string& pod_ui
   return base::Annotate(begun, fmt::format("begin sandbox {}", Quote(sandbox_id)));
 }
 
-StatusOr<std::vector<std::string>> Handler::ReadPlannedTargets(const std::string& pod_uid) const {
-  const std::string path = ipc::crust::PlanPath(options_.paths.run(), pod_uid);
+StatusOr<std::vector<platform::TargetPath>> Handler::ReadPlannedTargets(
+    const api::PodUid& pod) const {
+  const std::string path = ipc::crust::PlanPath(options_.paths.run(), pod.text());
   ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, ipc::crust::kLargestPlan));
   const auto plan = ipc::ReadJson(base::Trim(text));
   const ipc::Strings* targets = plan.ok() ? plan->FindList(ipc::crust::kTargets) : nullptr;
@@ -185,7 +186,7 @@ StatusOr<std::vector<std::string>> Handler::ReadPlannedTargets(const std::string
     return Error(StatusCode::kFailedPrecondition, "the plan {} names no targets: {}", Quote(path),
                  plan.failure().text);
   }
-  return *targets;
+  return std::vector<platform::TargetPath>(targets->begin(), targets->end());
 }
 
 Status Handler::CheckPublish(const SandboxRecord& record,
@@ -193,21 +194,22 @@ Status Handler::CheckPublish(const SandboxRecord& record,
   if (record.ending) {
     return Error(StatusCode::kFailedPrecondition, "sandbox {} has ended", Quote(record.sandbox_id));
   }
-  const std::string& target = request.host_target_path();
-  RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, PodUid(record.pod_uid)));
-  ASSIGN_OR_RETURN(const std::vector<std::string> planned, ReadPlannedTargets(record.pod_uid));
+  const platform::TargetPath target(request.host_target_path());
+  RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, record.pod_uid));
+  ASSIGN_OR_RETURN(const std::vector<platform::TargetPath> planned,
+                   ReadPlannedTargets(record.pod_uid));
   if (std::ranges::find(planned, target) != planned.end()) return OkStatus();
   return Error(
       StatusCode::kFailedPrecondition,
-      "target path {} is not in the plan of pod {}, so containers would not get the volume",
-      Quote(target), Quote(record.pod_uid));
+      "target path {} is not in the plan of pod {}, so containers would not get the volume", target,
+      record.pod_uid);
 }
 
 StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
     const wire::RuntimePublishVolumeRequest& request) {
   ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
   SandboxRecord& record = hold->record;
-  const std::string& target = request.host_target_path();
+  const platform::TargetPath target(request.host_target_path());
   const std::string context =
       fmt::format("publish {} in sandbox {}", Quote(request.host_volume_id().substr(0, 512)),
                   Quote(record.sandbox_id));
@@ -219,7 +221,7 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
     if (known != nullptr) {
       if (known->state == VolumeState::kUnpublishing) {
         return Error(StatusCode::kFailedPrecondition, "the volume at {} is being taken off",
-                     Quote(target));
+                     target);
       }
       if (IsSame(known->plan, plan)) {
         RETURN_IF_ERROR(
@@ -228,8 +230,7 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
       }
       if (known->state == VolumeState::kPublished) {
         return Error(StatusCode::kFailedPrecondition,
-                     "another volume is published at {}, or the same one in another way",
-                     Quote(target));
+                     "another volume is published at {}, or the same one in another way", target);
       }
       // An earlier publish failed and this one has other arguments. The earlier one may have
       // mounted the volume, so it is unpublished first.
@@ -249,10 +250,11 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
 
 StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
     const wire::RuntimeUnpublishVolumeRequest& request) {
+  const platform::TargetPath target(request.host_target_path());
   if (request.sandbox_id().empty()) {
     wire::RuntimeUnpublishVolumeRequest one = request;
-    const auto has_target = [&](std::string_view pod_uid) {
-      return CheckTarget(request.host_target_path(), options_.kubelet_folder, PodUid(pod_uid)).ok();
+    const auto has_target = [&](const api::PodUid& pod) {
+      return CheckTarget(target, options_.kubelet_folder, pod).ok();
     };
     for (const std::string& id : sandboxes_.FindSandboxes(has_target)) {
       one.set_sandbox_id(id);
@@ -263,14 +265,13 @@ StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
   StatusOr<Hold> hold = HoldSandbox(request.sandbox_id(), {.interrupt = true});
   if (hold.status().code() == StatusCode::kNotFound) return wire::RuntimeUnpublishVolumeResponse();
   RETURN_IF_ERROR(hold);
-  const VolumeRecord* volume = (*hold)->record.FindTarget(request.host_target_path());
+  const VolumeRecord* volume = (*hold)->record.FindTarget(target);
   if (volume == nullptr) return wire::RuntimeUnpublishVolumeResponse();
   if (volume->host_volume_id != request.host_volume_id()) {
-    return Error(StatusCode::kFailedPrecondition, "the volume at {} is {}, not {}",
-                 Quote(request.host_target_path()), Quote(volume->host_volume_id),
-                 Quote(request.host_volume_id().substr(0, 512)));
+    return Error(StatusCode::kFailedPrecondition, "the volume at {} is {}, not {}", target,
+                 Quote(volume->host_volume_id), Quote(request.host_volume_id().substr(0, 512)));
   }
-  RETURN_IF_ERROR_WITH(steps_.UnpublishVolume(**hold, request.host_target_path()),
+  RETURN_IF_ERROR_WITH(steps_.UnpublishVolume(**hold, target),
                        fmt::format("unpublish {} in sandbox {}", Quote(request.host_volume_id()),
                                    Quote(request.sandbox_id())));
   return wire::RuntimeUnpublishVolumeResponse();
@@ -294,9 +295,9 @@ Status Handler::ClearSandbox(Entry& entry) {
   }
   // A volume that cannot be unpublished does not block the others.
   Status first = OkStatus();
-  std::vector<std::string> targets;
+  std::vector<platform::TargetPath> targets;
   for (const VolumeRecord& volume : record.volumes) targets.push_back(volume.target);
-  for (const std::string& target : targets) {
+  for (const platform::TargetPath& target : targets) {
     const Status gone = steps_.UnpublishVolume(entry, target);
     if (first.ok()) first = gone;
   }
@@ -311,7 +312,7 @@ Status Handler::ClearSandbox(Entry& entry) {
   RETURN_IF_ERROR(platform::RemoveDurably<"crust.mark">(
       ipc::crust::MarkPath(options_.paths.run(), record.sandbox_id)));
   sandboxes_.ForgetSandbox(record.sandbox_id);
-  LOG_INFO("sandbox {} of pod {} has ended", Quote(record.sandbox_id), Quote(record.pod_uid));
+  LOG_INFO("sandbox {} of pod {} has ended", Quote(record.sandbox_id), record.pod_uid);
   return OkStatus();
 }
 
@@ -341,19 +342,19 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
   }
   // The targets come from the plan first, because it also names volumes that are not published yet.
   // A container must not get the host's plain folder in their place.
-  ASSIGN_OR_RETURN(std::vector<std::string> targets, ReadPlannedTargets(record.pod_uid));
+  ASSIGN_OR_RETURN(std::vector<platform::TargetPath> targets, ReadPlannedTargets(record.pod_uid));
   for (const VolumeRecord& volume : record.volumes) {
     if (std::ranges::find(targets, volume.target) == targets.end()) {
       targets.push_back(volume.target);
     }
   }
   std::vector<KnownTarget> known;
-  for (const std::string& target : targets) {
+  for (const platform::TargetPath& target : targets) {
     std::string_view rest;
-    const bool below = IsBelow(target, options_.kubelet_folder, rest);
+    const bool below = IsBelow(target.text(), options_.kubelet_folder, rest);
     known.push_back(
-        {.path = target,
-         .resolved = below ? resolved_kubelet_folder_ + "/" + std::string(rest) : target});
+        {.path = target.text(),
+         .resolved = below ? resolved_kubelet_folder_ + "/" + std::string(rest) : target.text()});
   }
   ASSIGN_OR_RETURN(base::Json config, ReadConfig(request.config));
   ASSIGN_OR_RETURN(
@@ -361,17 +362,17 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
       FindDeferredMounts(config, known, ipc::crust::GraftFolder(options_.paths.run())));
   CreateReply reply{.count = mounts.size()};
   for (size_t i = 0; i < mounts.size(); ++i) {
-    const std::string& target = targets[mounts[i].target];
+    const platform::TargetPath& target = targets[mounts[i].target];
     VolumeRecord* volume = record.FindTarget(target);
     if (volume == nullptr || volume->state != VolumeState::kPublished) {
       return Error(StatusCode::kFailedPrecondition,
-                   "the deferred volume at {} is not in sandbox {} yet", Quote(target),
+                   "the deferred volume at {} is not in sandbox {} yet", target,
                    Quote(record.sandbox_id));
     }
     SetSource(config, mounts[i].mount, ipc::crust::GraftPoint(options_.paths.run(), i));
     if (i < request.from || i - request.from >= request.most) continue;
     StatusOr<Graft> graft = MakeGraft(*hold, *volume, mounts[i].sub_path);
-    RETURN_IF_ERROR_WITH(graft, fmt::format("give a container the volume at {}", Quote(target)));
+    RETURN_IF_ERROR_WITH(graft, fmt::format("give a container the volume at {}", target));
     reply.grafts.push_back(*std::move(graft));
   }
   if (!mounts.empty() && request.from == 0) reply.config = base::json::Dump(config);

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "base/workers/keyed_workers.h"
 #include "crust/paths.h"
@@ -30,6 +31,7 @@
 #include "crust/sandbox_records.h"
 #include "crust/sandbox_table.h"
 #include "crust/volume_steps.h"
+#include "platform/mounts/mount_paths.h"
 #include "rpc/cri_ids.h"
 
 namespace berth::crust {
@@ -51,7 +53,7 @@ struct HandlerOptions {
 // A container that is about to be created.
 struct CreateRequest {
   std::string sandbox_id;
-  std::string pod_uid;
+  api::PodUid pod_uid;
   std::string config;  // the text of config.json in its bundle
   size_t from = 0;     // index of the first deferred mount for which the reply has a graft
   size_t most = 0;     // the largest number of grafts in the reply
@@ -94,7 +96,7 @@ class Handler {
   // Records the sandbox before its container is created from the folder `bundle`. OK if it is
   // recorded with the same arguments. INVALID_ARGUMENT: an id or the bundle is wrong.
   // FAILED_PRECONDITION: another sandbox has the id. RESOURCE_EXHAUSTED: there are too many.
-  base::Status BeginSandbox(const rpc::SandboxId& id, const std::string& pod_uid,
+  base::Status BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
                             const std::string& bundle);
   // Finds the container's mounts of deferred volumes and makes a graft of each. NOT_FOUND,
   // ABORTED: see SandboxTable::HoldSandbox. FAILED_PRECONDITION: the sandbox has ended or is
@@ -119,7 +121,8 @@ class Handler {
       const SandboxTable::HoldOptions& options = SandboxTable::HoldOptions());
 
   // The target paths of the pod's deferred volumes, from the plan that the node agent wrote.
-  base::StatusOr<std::vector<std::string>> ReadPlannedTargets(const std::string& pod_uid) const;
+  base::StatusOr<std::vector<platform::TargetPath>> ReadPlannedTargets(
+      const api::PodUid& pod) const;
   base::Status CheckPublish(const SandboxRecord& record,
                             const wire::RuntimePublishVolumeRequest& request) const;
   // Unpublishes all volumes, and forgets the sandbox when none is left.

@@ -43,7 +43,8 @@ class HandlerTest : public testing::Test {
     std::filesystem::create_directories(target_);
     std::filesystem::create_directories(folder_ / "bundle");
     std::ofstream(plan_) << ipc::crust::WritePlan({target_});
-    ASSERT_OK(handler_->BeginSandbox(rpc::SandboxId(kSandbox), kUid, folder_ / "bundle"));
+    ASSERT_OK(
+        handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ / "bundle"));
   }
 
   void Restart() {
@@ -151,7 +152,8 @@ TEST_F(HandlerTest, AContainerWaitsLongerThanOtherCalls) {
   auto publish = BeginPublish();
   EXPECT_EQ(handler_->RuntimePublishVolume(PublishRequest()).status().code(), StatusCode::kAborted);
   auto create = std::async(std::launch::async, [&] {
-    return handler_->CreateContainer({.sandbox_id = kSandbox, .pod_uid = kUid, .config = "{}"})
+    return handler_
+        ->CreateContainer({.sandbox_id = kSandbox, .pod_uid = api::PodUid(kUid), .config = "{}"})
         .status();
   });
   EXPECT_EQ(create.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);

@@ -44,8 +44,8 @@ class OutcomeTest : public testing::Test {
       std::filesystem::create_directories(TargetIn(place));
       std::ofstream(ipc::crust::PlanPath(paths_.run(), place.uid))
           << ipc::crust::WritePlan({TargetIn(place)});
-      ASSERT_OK(
-          handler_->BeginSandbox(rpc::SandboxId(place.sandbox), place.uid, folder_ / "bundle"));
+      ASSERT_OK(handler_->BeginSandbox(rpc::SandboxId(place.sandbox), api::PodUid(place.uid),
+                                       folder_ / "bundle"));
     }
   }
   void TearDown() override {

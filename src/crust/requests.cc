@@ -96,22 +96,24 @@ Status CheckSandboxId(std::string_view id) {
   return Error(StatusCode::kInvalidArgument, "{} is no sandbox's id", Quote(id.substr(0, 256)));
 }
 
-Status CheckPodUid(std::string_view uid) {
-  if (base::ipc::crust::IsId(uid)) return base::OkStatus();
-  return Error(StatusCode::kInvalidArgument, "{} is no pod's UID", Quote(uid.substr(0, 256)));
+Status CheckPodUid(const api::PodUid& pod) {
+  if (base::ipc::crust::IsId(pod.text())) return base::OkStatus();
+  return Error(StatusCode::kInvalidArgument, "{} is no pod's UID",
+               Quote(pod.text().substr(0, 256)));
 }
 
-Status CheckTarget(std::string_view target, std::string_view kubelet_folder, const PodUid& pod) {
-  if (target.size() > kMaxPathBytes || !target.starts_with('/') || !IsPrintable(target) ||
-      PlainPath(target) != target) {
+Status CheckTarget(const platform::TargetPath& target, std::string_view kubelet_folder,
+                   const api::PodUid& pod) {
+  const std::string_view path = target.text();
+  if (path.size() > kMaxPathBytes || !path.starts_with('/') || !IsPrintable(path) ||
+      PlainPath(path) != path) {
     return Error(StatusCode::kInvalidArgument, "target path {} is not an absolute, normalized path",
-                 Quote(target.substr(0, 512)));
+                 Quote(path.substr(0, 512)));
   }
   const std::string own = fmt::format("{}/pods/{}/volumes/", kubelet_folder, pod.text());
-  if (!target.starts_with(own) || target.substr(own.size()).find('/') == std::string_view::npos) {
+  if (!path.starts_with(own) || path.substr(own.size()).find('/') == std::string_view::npos) {
     return Error(StatusCode::kPermissionDenied,
-                 "target path {} does not belong to a volume of the sandbox's pod {}",
-                 Quote(target), pod);
+                 "target path {} does not belong to a volume of the sandbox's pod {}", target, pod);
   }
   return base::OkStatus();
 }

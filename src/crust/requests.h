@@ -10,10 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/id.h"
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "crust/mount_plan.h"
 #include "crust/plain_path.h"
+#include "platform/mounts/mount_paths.h"
 #include "proto/crust.pb.h"
 
 namespace berth::crust {
@@ -30,20 +31,17 @@ struct Offer {
   bool Has(wire::RuntimeCapability::RPC::Type capability) const;
 };
 
-// The metadata.uid of the sandbox's pod.
-using PodUid = base::Id<struct PodUidKind>;
-
 // INVALID_ARGUMENT: the id cannot be a sandbox's id from a CRI runtime (base/ipc/crust_call.h,
 // IsId).
 base::Status CheckSandboxId(std::string_view id);
 // INVALID_ARGUMENT: the UID cannot be a part of a path.
-base::Status CheckPodUid(std::string_view uid);
+base::Status CheckPodUid(const api::PodUid& pod);
 
 // Checks that `target` is an absolute and normalized path of a volume of the pod:
 // <kubelet_folder>/pods/<pod>/volumes/<plugin>/<name>... INVALID_ARGUMENT: it is not absolute
 // and normalized. PERMISSION_DENIED: it is elsewhere, or belongs to another pod.
-base::Status CheckTarget(std::string_view target, std::string_view kubelet_folder,
-                         const PodUid& pod);
+base::Status CheckTarget(const platform::TargetPath& target, std::string_view kubelet_folder,
+                         const api::PodUid& pod);
 
 // Checks a publish against the offer and makes its plan. `name` is the volume's name in the
 // sandbox. INVALID_ARGUMENT: a field of the request is wrong. FAILED_PRECONDITION: the request

@@ -16,13 +16,14 @@ TEST(RequestsTest, ASandboxIdIsOnePartOfAPath) {
        {std::string(), std::string("."), std::string(".."), std::string("../x"), std::string("a/b"),
         std::string("a\nb"), std::string("a\0b", 3), std::string("a b"), std::string(129, 'a')}) {
     EXPECT_EQ(CheckSandboxId(id).code(), StatusCode::kInvalidArgument) << id;
-    EXPECT_EQ(CheckPodUid(id).code(), StatusCode::kInvalidArgument) << id;
+    EXPECT_EQ(CheckPodUid(api::PodUid(id)).code(), StatusCode::kInvalidArgument) << id;
   }
 }
 
 TEST(RequestsTest, ATargetIsAVolumeOfTheSandboxesPod) {
   const auto check = [](std::string_view target) {
-    return CheckTarget(target, "/var/lib/kubelet", PodUid("uid-1")).code();
+    return CheckTarget(platform::TargetPath(target), "/var/lib/kubelet", api::PodUid("uid-1"))
+        .code();
   };
   const std::string own = "/var/lib/kubelet/pods/uid-1/volumes/";
   EXPECT_EQ(check(own + "kubernetes.io~csi/pv/mount"), StatusCode::kOk);

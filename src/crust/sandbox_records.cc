@@ -44,7 +44,7 @@ StatusOr<VolumeState> StateFrom(std::string_view name) {
 
 }  // namespace
 
-VolumeRecord* SandboxRecord::FindTarget(std::string_view target) {
+VolumeRecord* SandboxRecord::FindTarget(const platform::TargetPath& target) {
   const auto it = std::ranges::find(volumes, target, &VolumeRecord::target);
   return it == volumes.end() ? nullptr : &*it;
 }
@@ -58,13 +58,16 @@ std::string Encode(const SandboxRecord& record) {
   Json volumes = Json::array();
   for (const VolumeRecord& volume : record.volumes) {
     volumes.push_back({{"hostVolumeId", volume.host_volume_id},
-                       {"target", volume.target},
+                       {"target", volume.target.text()},
                        {"state", StateName(volume.state)},
                        {"plan", Encode(volume.plan)}});
   }
-  const Json value = {{"version", kVersion},          {"sandboxId", record.sandbox_id},
-                      {"podUid", record.pod_uid},     {"bundle", record.bundle},
-                      {"bootId", record.boot_id},     {"ending", record.ending},
+  const Json value = {{"version", kVersion},
+                      {"sandboxId", record.sandbox_id},
+                      {"podUid", record.pod_uid.text()},
+                      {"bundle", record.bundle},
+                      {"bootId", record.boot_id},
+                      {"ending", record.ending},
                       {"volumes", std::move(volumes)}};
   return json::Dump(value) + "\n";
 }
@@ -73,13 +76,13 @@ StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
   ASSIGN_OR_RETURN(const Json value,
                    platform::ParseRecord(text, kVersion, {.max_bytes = kMaxRecordBytes}));
   SandboxRecord record{.sandbox_id = json::String(value, {"sandboxId"}),
-                       .pod_uid = json::String(value, {"podUid"}),
+                       .pod_uid = api::PodUid(json::String(value, {"podUid"})),
                        .bundle = json::String(value, {"bundle"}),
                        .boot_id = json::String(value, {"bootId"}),
                        .ending = json::Bool(value, {"ending"})};
   for (const Json& member : json::Array(value, {"volumes"})) {
     VolumeRecord volume{.host_volume_id = json::String(member, {"hostVolumeId"}),
-                        .target = json::String(member, {"target"})};
+                        .target = platform::TargetPath(json::String(member, {"target"}))};
     ASSIGN_OR_RETURN(volume.state, StateFrom(json::String(member, {"state"})));
     ASSIGN_OR_RETURN(volume.plan, DecodeMountPlan(json::Map(member, {"plan"})));
     record.volumes.push_back(std::move(volume));

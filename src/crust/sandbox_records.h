@@ -15,30 +15,32 @@
 #include <string>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "crust/mount_plan.h"
+#include "platform/mounts/mount_paths.h"
 
 namespace berth::crust {
 
 enum class VolumeState { kPublishing, kFailed, kPublished, kUnpublishing };
 
 struct VolumeRecord {
-  std::string host_volume_id;  // as the node agent calls it
-  std::string target;          // the target path; the host does not mount the volume there
+  std::string host_volume_id;   // as the node agent calls it
+  platform::TargetPath target;  // the host does not mount the volume there
   VolumeState state = VolumeState::kPublishing;
   MountPlan plan;
 };
 
 struct SandboxRecord {
   std::string sandbox_id;
-  std::string pod_uid;
+  api::PodUid pod_uid;
   std::string bundle;  // the folder of its container; the sandbox has ended if the folder is gone
   std::string boot_id;
   bool ending = false;  // it has ended, and its volumes are being unpublished
   std::vector<VolumeRecord> volumes;
 
   // Finds a volume by its target path; nullptr: there is none.
-  VolumeRecord* FindTarget(std::string_view target);
+  VolumeRecord* FindTarget(const platform::TargetPath& target);
   // Finds a volume by the node agent's name for it; nullptr: there is none.
   const VolumeRecord* FindVolume(std::string_view host_volume_id) const;
 };

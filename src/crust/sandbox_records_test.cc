@@ -14,10 +14,11 @@ namespace {
 using base::StatusCode;
 
 SandboxRecord RecordOf(std::string id) {
-  SandboxRecord record{.sandbox_id = std::move(id), .pod_uid = "uid", .bundle = "/run/bundle"};
+  SandboxRecord record{
+      .sandbox_id = std::move(id), .pod_uid = api::PodUid("uid"), .bundle = "/run/bundle"};
   record.volumes.push_back(
       {.host_volume_id = "/dev/loop7",
-       .target = "/k/pods/uid/volumes/p/v/mount",
+       .target = platform::TargetPath("/k/pods/uid/volumes/p/v/mount"),
        .state = VolumeState::kUnpublishing,
        .plan = {.device = {.source = "/dev/loop7", .block = true, .number = 1799},
                 .steps = {MountFileSystem{.type = "xfs"}, PlaceInSandbox{"v0"}}}});
@@ -35,13 +36,13 @@ TEST(SandboxRecordsTest, AreReadAsTheyAreWritten) {
   ASSERT_EQ(loaded->records.size(), 1u);
   SandboxRecord again = loaded->records.front();
   EXPECT_EQ(again.sandbox_id, "s1");
-  EXPECT_EQ(again.pod_uid, "uid");
+  EXPECT_EQ(again.pod_uid, api::PodUid("uid"));
   EXPECT_EQ(again.bundle, "/run/bundle");
   EXPECT_FALSE(again.ending);
   ASSERT_EQ(again.volumes.size(), 1u);
   EXPECT_EQ(again.volumes[0].state, VolumeState::kUnpublishing);
   EXPECT_EQ(again.volumes[0].plan, record.volumes[0].plan);
-  EXPECT_NE(again.FindTarget("/k/pods/uid/volumes/p/v/mount"), nullptr);
+  EXPECT_NE(again.FindTarget(platform::TargetPath("/k/pods/uid/volumes/p/v/mount")), nullptr);
   EXPECT_NE(again.FindVolume("/dev/loop7"), nullptr);
   EXPECT_EQ(again.FindVolume("/dev/loop8"), nullptr);
   ASSERT_TRUE(records->RemoveRecord("s1").ok());

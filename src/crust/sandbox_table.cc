@@ -84,7 +84,7 @@ bool SandboxTable::Contains(const std::string& sandbox_id) {
 }
 
 std::vector<std::string> SandboxTable::FindSandboxes(
-    const std::function<bool(std::string_view pod_uid)>& matches) {
+    const std::function<bool(const api::PodUid& pod)>& matches) {
   base::MutexLock lock(mutex_);
   std::vector<std::string> ids;
   for (const auto& [id, entry] : entries_) {
@@ -101,23 +101,24 @@ void SandboxTable::SetProgress(Entry& entry, std::string progress) {
 void SandboxTable::RecordUse(const std::string& sandbox_id, const VolumeRecord& volume) {
   if (!volume.plan.device.block) return;
   base::MutexLock lock(mutex_);
-  uses_[{sandbox_id, volume.target}] = {
+  uses_[{rpc::SandboxId(sandbox_id), volume.target}] = {
       .device = volume.plan.device.number,
       .writes = volume.state == VolumeState::kPublished && !volume.plan.read_only()};
 }
 
-void SandboxTable::RemoveUse(const rpc::SandboxId& sandbox, const std::string& target) {
+void SandboxTable::RemoveUse(const rpc::SandboxId& sandbox, const platform::TargetPath& target) {
   base::MutexLock lock(mutex_);
-  uses_.erase({sandbox.text(), target});
+  uses_.erase({sandbox, target});
 }
 
 template <typename Predicate>
 bool SandboxTable::HasOtherUse(const std::string& sandbox_id, const VolumeRecord& volume,
                                Predicate matches) {
+  const std::pair own{rpc::SandboxId(sandbox_id), volume.target};
   base::MutexLock lock(mutex_);
   return std::ranges::any_of(uses_, [&](const auto& use) {
     return use.second.device == volume.plan.device.number && matches(use.second) &&
-           use.first != std::pair(sandbox_id, volume.target);
+           use.first != own;
   });
 }
 

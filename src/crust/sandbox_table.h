@@ -17,14 +17,15 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "api/kinds/object_ids.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "crust/sandbox.h"
 #include "crust/sandbox_records.h"
+#include "platform/mounts/mount_paths.h"
 #include "rpc/cri_ids.h"
 
 namespace berth::crust {
@@ -33,7 +34,7 @@ class SandboxTable {
  public:
   struct Entry {
     explicit Entry(SandboxRecord known) : pod_uid(known.pod_uid), record(std::move(known)) {}
-    const std::string pod_uid;
+    const api::PodUid pod_uid;
     SandboxRecord record;
     std::unique_ptr<Sandbox> sandbox;   // null: not opened yet
     bool missed = false;                // the last check did not find it (bundle_check.h)
@@ -88,7 +89,7 @@ class SandboxTable {
   // Returns the ids of the sandboxes of those pods for which `matches` is true, whether or not a
   // call holds them.
   std::vector<std::string> FindSandboxes(
-      const std::function<bool(std::string_view pod_uid)>& matches);
+      const std::function<bool(const api::PodUid& pod)>& matches);
   // Sets how far the call that holds the entry has come, for the error of a call that waits in
   // vain.
   void SetProgress(Entry& entry, std::string progress);
@@ -97,7 +98,7 @@ class SandboxTable {
   // and again when it is "published", and RemoveUse when it is certainly not mounted any more.
   // Neither does anything for a volume that is not a block device.
   void RecordUse(const std::string& sandbox_id, const VolumeRecord& volume);
-  void RemoveUse(const rpc::SandboxId& sandbox, const std::string& target);
+  void RemoveUse(const rpc::SandboxId& sandbox, const platform::TargetPath& target);
   // Whether the volume's device is in use by another sandbox, or at another target of this one.
   bool IsUsedElsewhere(const std::string& sandbox_id, const VolumeRecord& volume);
   // Whether the volume's device is published there for writing.
@@ -120,7 +121,7 @@ class SandboxTable {
   base::CondVar released_;
   std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
   // By sandbox and target path.
-  std::map<std::pair<std::string, std::string>, Use> uses_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<rpc::SandboxId, platform::TargetPath>, Use> uses_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::crust

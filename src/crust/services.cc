@@ -116,10 +116,11 @@ Status ReplaceConfigText(int fd, std::string_view text) {
 StatusOr<ipc::Reply> HandleCreate(Handler& handler, const ipc::Request& request) {
   ASSIGN_OR_RETURN(std::string sandbox, FindMember(request.message, ipc::crust::kSandbox));
   ASSIGN_OR_RETURN(std::string pod_uid, FindMember(request.message, ipc::crust::kPodUid));
+  api::PodUid pod(std::move(pod_uid));
   ASSIGN_OR_RETURN(const std::string kind, FindMember(request.message, ipc::crust::kKind));
   if (kind == "sandbox") {
     ASSIGN_OR_RETURN(const std::string bundle, FindMember(request.message, ipc::crust::kBundle));
-    RETURN_IF_ERROR(handler.BeginSandbox(rpc::SandboxId(sandbox), pod_uid, bundle));
+    RETURN_IF_ERROR(handler.BeginSandbox(rpc::SandboxId(sandbox), pod, bundle));
     return ipc::Message().Set(ipc::crust::kCount, int64_t{0});
   }
   const int64_t from = request.message.FindNumber(ipc::crust::kFrom).value_or(0);
@@ -127,7 +128,7 @@ StatusOr<ipc::Reply> HandleCreate(Handler& handler, const ipc::Request& request)
     return Error(StatusCode::kInvalidArgument, "the request does not bring a config.json");
   }
   CreateRequest create{.sandbox_id = std::move(sandbox),
-                       .pod_uid = std::move(pod_uid),
+                       .pod_uid = std::move(pod),
                        .from = static_cast<size_t>(from),
                        .most = ipc::kMostDescriptors};
   ASSIGN_OR_RETURN(create.config, ReadConfigText(request.descriptors[0].get()));

@@ -95,7 +95,7 @@ Status VolumeSteps::PublishVolume(Entry& entry, VolumeRecord& volume, bool absen
   return published;
 }
 
-Status VolumeSteps::UnpublishVolume(Entry& entry, const std::string& target) {
+Status VolumeSteps::UnpublishVolume(Entry& entry, const platform::TargetPath& target) {
   SandboxRecord& record = entry.record;
   VolumeRecord* volume = record.FindTarget(target);
   if (volume == nullptr) return OkStatus();
@@ -117,7 +117,7 @@ Status VolumeSteps::ForgetVolume(Entry& entry, VolumeRecord& volume) {
   SandboxRecord& record = entry.record;
   // A failed volume is not mounted, so a user of its device has nothing to do with it.
   if (volume.state != VolumeState::kFailed) RETURN_IF_ERROR(WaitUntilFree(record, volume));
-  RETURN_IF_ERROR(RemoveEmptyFolders(volume.target));
+  RETURN_IF_ERROR(RemoveEmptyFolders(volume.target.text()));
   const std::string host_volume_id = volume.host_volume_id;
   RETURN_IF_ERROR(ChangeRecord(record, [&] {
     std::erase_if(record.volumes, [&](const VolumeRecord& each) { return &each == &volume; });

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "crust/sandbox_records.h"
 #include "crust/sandbox_table.h"
+#include "platform/mounts/mount_paths.h"
 
 namespace berth::crust {
 
@@ -37,10 +38,10 @@ class VolumeSteps {
   // the node agent will name the volume by this path. Does nothing if the path is the recorded one.
   base::Status RecordOtherPath(Entry& entry, VolumeRecord& volume,
                                const std::string& host_volume_id, MountPlan plan);
-  // Unmounts the volume at the target path `target`, waits until its device is free, and removes it
+  // Unmounts the volume at `target`, waits until its device is free, and removes it
   // from the record. OK if no volume is recorded there. It does not wait for a device that another
   // sandbox or target uses. FAILED_PRECONDITION: the device stays in use.
-  base::Status UnpublishVolume(Entry& entry, const std::string& target);
+  base::Status UnpublishVolume(Entry& entry, const platform::TargetPath& target);
 
  private:
   // Applies `change` to the record and writes it. If the write fails, the volumes of the record
