@@ -134,8 +134,9 @@ base::Status FakeHelperMounts::Mount(const HelperMount& mount) {
   return base::OkStatus();
 }
 
-base::Status FakeHelperMounts::Unmount(std::string_view /*plugin*/, std::string_view target) {
-  return mounter_.Unmount(target);
+base::Status FakeHelperMounts::Unmount(std::string_view /*plugin*/,
+                                       const platform::MountPoint& target) {
+  return mounter_.Unmount(target.text());
 }
 
 std::vector<HelperMount> FakeHelperMounts::mounts() const {

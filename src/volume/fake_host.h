@@ -63,7 +63,7 @@ class FakeHelperMounts : public HelperMounts {
  public:
   explicit FakeHelperMounts(FakeMounter& mounter) : mounter_(mounter) {}
   base::Status Mount(const HelperMount& mount) override;
-  base::Status Unmount(std::string_view plugin, std::string_view target) override;
+  base::Status Unmount(std::string_view plugin, const platform::MountPoint& target) override;
 
   // The requests to Mount, oldest first.
   std::vector<HelperMount> mounts() const;

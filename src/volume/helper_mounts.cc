@@ -24,8 +24,8 @@ class HostHelperMounts : public HelperMounts {
                        MakeHelperCommand(mount).argv[0], mount.target);
   }
 
-  base::Status Unmount(std::string_view /*plugin*/, std::string_view target) override {
-    return mounter_.Unmount(target);
+  base::Status Unmount(std::string_view /*plugin*/, const platform::MountPoint& target) override {
+    return mounter_.Unmount(target.text());
   }
 
  private:

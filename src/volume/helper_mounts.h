@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "platform/mounts/mount_paths.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
 
@@ -44,7 +45,7 @@ class HelperMounts {
 
   // Unmounts the top mount at `target`; OK if nothing is mounted there. If the mount is dead this
   // does not wait for it. FAILED_PRECONDITION: busy.
-  virtual base::Status Unmount(std::string_view plugin, std::string_view target) = 0;
+  virtual base::Status Unmount(std::string_view plugin, const platform::MountPoint& target) = 0;
 };
 
 // The command that makes `mount`.

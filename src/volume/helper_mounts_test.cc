@@ -38,7 +38,7 @@ TEST_F(HostHelperMountsTest, RunsMountWithItsHelper) {
   ASSERT_EQ(exec_.commands().size(), 1u);
   EXPECT_THAT(exec_.commands()[0].argv, ElementsAre("mount", "-t", "nfs", "-o", "ro,vers=4.2",
                                                     "10.0.0.7:/scratch", "/k/pods/1"));
-  EXPECT_TRUE(mounts_->Unmount(kMount.plugin, kMount.target).ok());
+  EXPECT_TRUE(mounts_->Unmount(kMount.plugin, platform::MountPoint(kMount.target)).ok());
   EXPECT_FALSE(mounter_.IsMounted(kMount.target));
 }
 

@@ -31,10 +31,10 @@ class ContainerizedMounts : public HelperMounts {
 
   base::Status Mount(const HelperMount& mount) override { return host_->Mount(mount); }
 
-  base::Status Unmount(std::string_view /*plugin*/, std::string_view target) override {
+  base::Status Unmount(std::string_view /*plugin*/, const platform::MountPoint& target) override {
     ASSIGN_OR_RETURN(const auto table, mounter_.List());
-    if (platform::FindMount(table, target) == nullptr) return base::OkStatus();
-    const auto done = platform::RunOk(exec_, {.argv = {"umount", std::string(target)}});
+    if (platform::FindMount(table, target.text()) == nullptr) return base::OkStatus();
+    const auto done = platform::RunOk(exec_, {.argv = {"umount", target.text()}});
     if (base::Message(done.status()).find("busy") == std::string_view::npos) return done.status();
     return base::Error(base::StatusCode::kFailedPrecondition, "{}", base::Message(done.status()));
   }

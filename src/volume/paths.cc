@@ -84,12 +84,14 @@ std::string Paths::CsiDevice(std::string_view driver, const api::VolumeHandle& h
   return fmt::format("{}/{}/{}/{}", root_, kCsi, driver, base::Sha256Hex(handle.text()));
 }
 
-std::string Paths::CsiGlobalMount(std::string_view driver, const api::VolumeHandle& handle) const {
-  return fmt::format("{}/globalmount", CsiDevice(driver, handle));
+platform::StagingPath Paths::CsiGlobalMount(std::string_view driver,
+                                            const api::VolumeHandle& handle) const {
+  return platform::StagingPath(fmt::format("{}/globalmount", CsiDevice(driver, handle)));
 }
 
-std::string Paths::CsiBlockStaging(std::string_view pv) const {
-  return fmt::format("{}/{}/{}/staging/{}", root_, kCsi, kCsiBlockFolder, pv);
+platform::StagingPath Paths::CsiBlockStaging(std::string_view pv) const {
+  return platform::StagingPath(
+      fmt::format("{}/{}/{}/staging/{}", root_, kCsi, kCsiBlockFolder, pv));
 }
 
 std::string Paths::CsiBlockPublishedVolumes() const {
@@ -100,8 +102,9 @@ std::string Paths::CsiBlockPublished(std::string_view pv) const {
   return fmt::format("{}/{}", CsiBlockPublishedVolumes(), pv);
 }
 
-std::string Paths::CsiBlockPublish(const api::VolumeName& pv, const api::PodUid& pod) const {
-  return fmt::format("{}/{}", CsiBlockPublished(pv.text()), pod.text());
+platform::TargetPath Paths::CsiBlockPublish(const api::VolumeName& pv,
+                                            const api::PodUid& pod) const {
+  return platform::TargetPath(fmt::format("{}/{}", CsiBlockPublished(pv.text()), pod.text()));
 }
 
 std::string Paths::CsiBlockData(std::string_view pv) const {
@@ -127,8 +130,8 @@ std::string Paths::DiskMounts(std::string_view plugin) const {
   return fmt::format("{}/mounts", PluginFolder(plugin));
 }
 
-std::string Paths::DiskMount(std::string_view plugin, std::string_view digest) const {
-  return fmt::format("{}/{}", DiskMounts(plugin), digest);
+platform::StagingPath Paths::DiskMount(std::string_view plugin, std::string_view digest) const {
+  return platform::StagingPath(fmt::format("{}/{}", DiskMounts(plugin), digest));
 }
 
 std::string Paths::DiskMarks(std::string_view plugin) const {
@@ -147,8 +150,9 @@ std::string Paths::FlexMounts(std::string_view driver) const {
   return fmt::format("{}/{}/mounts", PluginFolder(kFlex), driver);
 }
 
-std::string Paths::FlexMount(std::string_view driver, const api::VolumeName& volume) const {
-  return fmt::format("{}/{}", FlexMounts(driver), volume.text());
+platform::StagingPath Paths::FlexMount(std::string_view driver,
+                                       const api::VolumeName& volume) const {
+  return platform::StagingPath(fmt::format("{}/{}", FlexMounts(driver), volume.text()));
 }
 
 std::string Paths::FlexMarks(std::string_view driver) const {

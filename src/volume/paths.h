@@ -36,6 +36,7 @@
 #include <string_view>
 
 #include "api/kinds/object_ids.h"
+#include "platform/mounts/mount_paths.h"
 
 namespace berth::volume {
 
@@ -71,12 +72,13 @@ class Paths {
   static constexpr std::string_view kCsiBlockFolder = "volumeDevices";
   // The folder that holds vol_data.json and globalmount.
   std::string CsiDevice(std::string_view driver, const api::VolumeHandle& handle) const;
-  std::string CsiGlobalMount(std::string_view driver, const api::VolumeHandle& handle) const;
-  std::string CsiBlockStaging(std::string_view pv) const;
+  platform::StagingPath CsiGlobalMount(std::string_view driver,
+                                       const api::VolumeHandle& handle) const;
+  platform::StagingPath CsiBlockStaging(std::string_view pv) const;
   // The folder that holds, for each volume, the folder of its published devices.
   std::string CsiBlockPublishedVolumes() const;
   std::string CsiBlockPublished(std::string_view pv) const;
-  std::string CsiBlockPublish(const api::VolumeName& pv, const api::PodUid& pod) const;
+  platform::TargetPath CsiBlockPublish(const api::VolumeName& pv, const api::PodUid& pod) const;
   std::string CsiBlockData(std::string_view pv) const;
   // Local volumes: the folder of the devices' mounts, and one mount in it.
   std::string LocalMounts() const;
@@ -89,7 +91,7 @@ class Paths {
   // Disks of a network (rbd, iscsi, fc), by the digest of their names: the folder of their mounts,
   // the folder of their marks, and one of each.
   std::string DiskMounts(std::string_view plugin) const;
-  std::string DiskMount(std::string_view plugin, std::string_view digest) const;
+  platform::StagingPath DiskMount(std::string_view plugin, std::string_view digest) const;
   std::string DiskMarks(std::string_view plugin) const;
   std::string DiskMark(std::string_view plugin, std::string_view digest) const;
   // Flexvolumes: the copies of drivers that are run on the node and by controllers, the folder of a
@@ -97,7 +99,7 @@ class Paths {
   std::string FlexDrivers() const;
   std::string FlexAttachDrivers() const;
   std::string FlexMounts(std::string_view driver) const;
-  std::string FlexMount(std::string_view driver, const api::VolumeName& volume) const;
+  platform::StagingPath FlexMount(std::string_view driver, const api::VolumeName& volume) const;
   std::string FlexMarks(std::string_view driver) const;
   std::string FlexMark(std::string_view driver, const api::VolumeName& volume) const;
 

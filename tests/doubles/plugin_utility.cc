@@ -138,7 +138,8 @@ int main(int argc, char** argv) {
   volume::HelperMounts& mounts = (*utilities)->helper_mounts();
   if (run->parsed()) Run(**utilities, options);
   if (mount->parsed()) Print(OfStatus(mounts.Mount(options.mount)));
-  if (unmount->parsed()) Print(OfStatus(mounts.Unmount(options.plugin, options.mount.target)));
+  if (unmount->parsed())
+    Print(OfStatus(mounts.Unmount(options.plugin, platform::MountPoint(options.mount.target))));
   (*utilities)->Close();
   return 0;
 }

@@ -10,6 +10,7 @@
 
 #include <string>
 
+#include "platform/mounts/mount_paths.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/csi/driver_clients.h"
 #include "volume/host.h"
@@ -22,25 +23,25 @@ class BlockVolumes {
   BlockVolumes(Host& host, DriverClients& drivers) : host_(host), drivers_(drivers) {}
 
   Status Stage(const Volume& volume, const api::Labels& publish_context);
-  Status Unstage(const Record& record, const std::string& pv);
+  Status Unstage(const Record& record, const api::VolumeName& pv);
   StatusOr<Published> Publish(const api::Pod& pod, const Volume& volume,
                               const api::Labels& publish_context);
   Status Unpublish(const Record& record, const api::PodUid& pod, const api::VolumeName& pv);
 
   // For volumes of an earlier boot: these do not call the driver (VolumePlugin::ForgetDevice,
   // ForgetPodVolume). They do nothing if the record on disk names another volume.
-  Status ForgetDevice(const Record& record, const std::string& pv);
+  Status ForgetDevice(const Record& record, const api::VolumeName& pv);
   Status ForgetPod(const Record& record, const api::PodUid& pod, const api::VolumeName& pv);
 
  private:
   // Checks `target` after the driver said that the volume is published there. FAILED_PRECONDITION:
   // there is no block device, or one that is published as another volume.
-  Status CheckPublished(const Volume& volume, const std::string& target);
+  Status CheckPublished(const Volume& volume, const platform::TargetPath& target);
   // The handle of another volume that was published on the same device; empty if there is none.
   StatusOr<std::string> FindOtherVolume(dev_t device, const Volume& volume);
   Status RemovePublished(const api::PodUid& pod, const api::VolumeName& pv);
   // Removes what Stage made. FAILED_PRECONDITION: the staging path is still a mount point.
-  Status RemoveStaged(const std::string& pv);
+  Status RemoveStaged(const api::VolumeName& pv);
 
   Host& host_;
   DriverClients& drivers_;

@@ -80,7 +80,7 @@ class CsiPlugin : public VolumePlugin {
                                                                const Volume& volume, int64_t bytes,
                                                                DriverClient& client);
   // The target path of the volume.
-  std::string GetPublishedPath(const PodVolumeRecord& record) const;
+  platform::TargetPath GetPublishedPath(const PodVolumeRecord& record) const;
 
   Host& host_;
   DriverClients drivers_;
@@ -143,15 +143,15 @@ Status CsiPlugin::MountDevice(const api::Pod& pod, const VolumeSpec& spec,
 
 Status CsiPlugin::UnmountDevice(const DeviceRecord& record) {
   ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
-  const Status unstaged =
-      volume.block ? blocks_.Unstage(volume, record.pv_name) : mounts_.Unstage(volume);
+  const Status unstaged = volume.block ? blocks_.Unstage(volume, api::VolumeName(record.pv_name))
+                                       : mounts_.Unstage(volume);
   return base::Annotate(unstaged, fmt::format("unstage volume '{}'", record.pv_name));
 }
 
 std::string CsiPlugin::DevicePath(const DeviceRecord& record) const {
   const auto volume = csi_volume::ReadRecord(record.state);
   if (!volume.ok() || volume->block) return "";
-  return host_.paths().CsiGlobalMount(volume->driver, api::VolumeHandle(volume->handle));
+  return host_.paths().CsiGlobalMount(volume->driver, api::VolumeHandle(volume->handle)).text();
 }
 
 StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const VolumeSpec& spec) {
@@ -196,7 +196,8 @@ Status CsiPlugin::TearDown(const PodVolumeRecord& record) {
 
 Status CsiPlugin::ForgetDevice(const DeviceRecord& record) {
   ASSIGN_OR_RETURN(const Record volume, csi_volume::ReadRecord(record.state));
-  return volume.block ? blocks_.ForgetDevice(volume, record.pv_name) : mounts_.ForgetDevice(volume);
+  return volume.block ? blocks_.ForgetDevice(volume, api::VolumeName(record.pv_name))
+                      : mounts_.ForgetDevice(volume);
 }
 
 Status CsiPlugin::ForgetPodVolume(const PodVolumeRecord& record) {
@@ -206,7 +207,7 @@ Status CsiPlugin::ForgetPodVolume(const PodVolumeRecord& record) {
   return record.block ? blocks_.ForgetPod(volume, pod, name) : mounts_.ForgetPod(volume, pod, name);
 }
 
-std::string CsiPlugin::GetPublishedPath(const PodVolumeRecord& record) const {
+platform::TargetPath CsiPlugin::GetPublishedPath(const PodVolumeRecord& record) const {
   const api::PodUid pod(record.pod_uid);
   const api::VolumeName name(record.folder_name);
   return record.block ? host_.paths().CsiBlockPublish(name, pod) : mounts_.GetTarget(pod, name);
@@ -227,15 +228,15 @@ StatusOr<csi::v1::NodeExpandVolumeRequest> CsiPlugin::MakeExpandRequest(
   }
   csi::v1::NodeExpandVolumeRequest request;
   request.set_volume_id(volume.handle);
-  request.set_volume_path(GetPublishedPath(record));
+  request.set_volume_path(GetPublishedPath(record).text());
   request.mutable_capacity_range()->set_required_bytes(bytes);
   *request.mutable_volume_capability() =
       csi_volume::MakeCapability(volume, capabilities, std::nullopt);
   if (volume.block) {
-    request.set_staging_target_path(host_.paths().CsiBlockStaging(volume.name));
+    request.set_staging_target_path(host_.paths().CsiBlockStaging(volume.name).text());
   } else if (capabilities.stage_unstage) {
     request.set_staging_target_path(
-        host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle)));
+        host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle)).text());
   }
   ASSIGN_OR_RETURN(*request.mutable_secrets(), csi_volume::ReadSecret(host_, volume.expand_secret));
   return request;
@@ -300,7 +301,7 @@ StatusOr<csi::v1::NodeGetVolumeStatsResponse> CsiPlugin::AskStats(DriverClient& 
                                                                   bool in_sandbox) {
   csi::v1::NodeGetVolumeStatsRequest request;
   request.set_volume_id(volume.handle);
-  request.set_volume_path(GetPublishedPath(record));
+  request.set_volume_path(GetPublishedPath(record).text());
   request.set_runtime_supports_stats(in_sandbox);
   return client.rpc().NodeGetVolumeStats(request, kCsiTimeout);
 }

@@ -92,7 +92,8 @@ TEST_F(CsiPluginRootTest, ADriverThatForgetsToUnmountLosesNoData) {
 }
 
 TEST_F(CsiPluginRootTest, AForeignMountIsLeftAlone) {
-  const std::string place = host_.paths().CsiGlobalMount(kDriver, api::VolumeHandle("vol-1"));
+  const std::string place =
+      host_.paths().CsiGlobalMount(kDriver, api::VolumeHandle("vol-1")).text();
   ASSERT_TRUE(platform::MakeFolders(place).ok());
   ASSERT_TRUE(MountOnce({.source = "tmpfs", .target = place, .fs_type = "tmpfs"}).ok());
   EXPECT_EQ(plugin_->MountDevice(Pod(), Persistent(), {}).code(), StatusCode::kFailedPrecondition);

@@ -40,16 +40,18 @@ void Undo(const Answer& undone) {
 
 }  // namespace
 
-std::string MountVolumes::GetTarget(const api::PodUid& pod, const api::VolumeName& name) const {
-  return host_.paths().PodVolume(pod, kPluginName, name) + "/mount";
+platform::TargetPath MountVolumes::GetTarget(const api::PodUid& pod,
+                                             const api::VolumeName& name) const {
+  return platform::TargetPath(host_.paths().PodVolume(pod, kPluginName, name) + "/mount");
 }
 
-void MountVolumes::ForgetTarget(const std::string& folder, const std::string& target) {
-  Status removed = CheckUnmounted(host_.mounter(), target, "a call that failed");
-  if (removed.ok()) removed = RemoveEmptyFolder(target);
+template <typename Path>
+void MountVolumes::ForgetNew(const std::string& folder, const Path& path) {
+  Status removed = CheckUnmounted(host_.mounter(), path.text(), "a call that failed");
+  if (removed.ok()) removed = RemoveEmptyFolder(path.text());
   if (removed.ok()) removed = RemoveVolData(folder);
   // This failure is only logged, because the caller must get the failure of the driver's call.
-  // Tear-down removes the target again.
+  // Tear-down removes the folder again.
   if (!removed.ok()) LOG_WARNING("clean up after a failed call: {}", base::ToString(removed));
 }
 
@@ -61,32 +63,32 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
 
   const std::string folder =
       host_.paths().CsiDevice(volume.driver, api::VolumeHandle(volume.handle));
-  const std::string target =
+  const platform::StagingPath staging =
       host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding before,
-                   InspectFolder(host_.mounter(), folder, target, volume.driver,
+                   InspectFolder(host_.mounter(), folder, staging, volume.driver,
                                  api::VolumeHandle(volume.handle)));
   // The label is compared before the record is written, because an existing mount keeps its label.
   if (before.mounted) RETURN_IF_ERROR(CheckLabel(volume));
   ASSIGN_OR_RETURN(const csi::v1::NodeStageVolumeRequest request,
-                   MakeStageRequest(host_, volume, target, publish_context,
+                   MakeStageRequest(host_, volume, staging, publish_context,
                                     MakeCapability(volume, capabilities, pod.fs_group())));
 
   RETURN_IF_ERROR(WriteVolData(folder, MakeDeviceVolData(volume)));
-  if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
+  if (!before.mounted) RETURN_IF_ERROR(platform::MakeFolders(staging.text(), 0750));
   const Status staged = client->rpc().NodeStageVolume(request, kCsiTimeout).status();
   // A later call that did nothing must not undo what an earlier call may have done.
-  if (rpc::IsFinal(staged) && !before.driver_may_know()) ForgetTarget(folder, target);
+  if (rpc::IsFinal(staged) && !before.driver_may_know()) ForgetNew(folder, staging);
   RETURN_IF_ERROR(staged);
   // A driver may have nothing to mount before it publishes.
   const Expected expected{.after = "NodeStageVolume",
                           .driver = volume.driver,
                           .handle = volume.handle,
                           .alone = IsForOneNode(volume)};
-  const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
+  const Status right = CheckMounted(host_.mounter(), host_.paths(), staging.text(), expected);
   if (!right.ok() && !before.mounted) {
     Undo(client->rpc().NodeUnstageVolume(
-        MakeUnstageRequest(api::VolumeHandle(volume.handle), target), kCsiTimeout));
+        MakeUnstageRequest(api::VolumeHandle(volume.handle), staging), kCsiTimeout));
   }
   return right;
 }
@@ -94,10 +96,10 @@ Status MountVolumes::Stage(const api::Pod& pod, const Volume& volume,
 Status MountVolumes::Unstage(const Record& record) {
   const std::string folder =
       host_.paths().CsiDevice(record.driver, api::VolumeHandle(record.handle));
-  const std::string target =
+  const platform::StagingPath staging =
       host_.paths().CsiGlobalMount(record.driver, api::VolumeHandle(record.handle));
   ASSIGN_OR_RETURN(const Finding before,
-                   InspectFolder(host_.mounter(), folder, target, record.driver,
+                   InspectFolder(host_.mounter(), folder, staging, record.driver,
                                  api::VolumeHandle(record.handle)));
   // The record is written before NodeStageVolume and removed after NodeUnstageVolume: without a
   // record the driver does not know the volume. If the record is damaged, the node agent's own
@@ -107,11 +109,19 @@ Status MountVolumes::Unstage(const Record& record) {
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
     if (capabilities.stage_unstage) {
       RETURN_IF_ERROR(client->rpc().NodeUnstageVolume(
-          MakeUnstageRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
+          MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout));
     }
-    RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnstageVolume"));
+    RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), staging.text(), "NodeUnstageVolume"));
   }
-  RETURN_IF_ERROR(RemoveEmptyFolder(target));
+  RETURN_IF_ERROR(RemoveEmptyFolder(staging.text()));
+  return RemoveVolData(folder);
+}
+
+template <typename Path>
+Status MountVolumes::ForgetOld(const std::string& folder, const Path& path, const Record& record) {
+  if (NamesAnother(folder, record)) return OkStatus();
+  RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), path.text(), "the reboot"));
+  RETURN_IF_ERROR(RemoveEmptyFolder(path.text()));
   return RemoveVolData(folder);
 }
 
@@ -129,25 +139,17 @@ Status MountVolumes::ForgetPod(const Record& record, const api::PodUid& pod,
   return ForgetOld(host_.paths().PodVolume(pod, kPluginName, name), GetTarget(pod, name), record);
 }
 
-Status MountVolumes::ForgetOld(const std::string& folder, const std::string& target,
-                               const Record& record) {
-  if (NamesAnother(folder, record)) return OkStatus();
-  RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "the reboot"));
-  RETURN_IF_ERROR(RemoveEmptyFolder(target));
-  return RemoveVolData(folder);
-}
-
 Status MountVolumes::CheckStaged(const Volume& volume) const {
   const std::string folder =
       host_.paths().CsiDevice(volume.driver, api::VolumeHandle(volume.handle));
-  const std::string target =
+  const platform::StagingPath staging =
       host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const Finding staged,
-                   InspectFolder(host_.mounter(), folder, target, volume.driver,
+                   InspectFolder(host_.mounter(), folder, staging, volume.driver,
                                  api::VolumeHandle(volume.handle)));
   if (!staged.recorded) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
-                 Quote(volume.handle), Quote(target));
+                 Quote(volume.handle), staging);
   }
   return CheckLabel(volume);
 }
@@ -176,14 +178,14 @@ Status MountVolumes::CheckLifecycle(const Volume& volume, const api::CsiDriver& 
 
 // Makes the mount that the driver left to the runtime handler.
 StatusOr<DeferredMount> MountVolumes::MakeDeferredMount(
-    const Volume& volume, const std::string& target,
+    const Volume& volume, const platform::TargetPath& target,
     const csi::v1::FileSystemMountInfo& info) const {
   // Data is lost if two kernels, or two mounts of one kernel, use the same file system.
   constexpr std::string_view kAfter = "NodePublishVolume left the mount to the runtime handler";
-  const std::string staging =
+  const platform::StagingPath staging =
       host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
-  for (const std::string& path : {target, staging}) {
+  for (const std::string& path : {target.text(), staging.text()}) {
     RETURN_IF_ERROR(CheckUnmounted(table, path, kAfter));
   }
   ASSIGN_OR_RETURN(DeferredMount mount, ReadMountInfo(volume, info));
@@ -202,17 +204,17 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
 
   const api::PodUid pod_uid(pod.uid());
   const api::VolumeName name(volume.name);
-  const std::string target = GetTarget(pod_uid, name);
+  const platform::TargetPath target = GetTarget(pod_uid, name);
   const std::string folder = host_.paths().PodVolume(pod_uid, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
                    InspectFolder(host_.mounter(), folder, target, volume.driver,
                                  api::VolumeHandle(volume.handle)));
   csi::v1::NodePublishVolumeRequest request;
   request.set_volume_id(volume.handle);
-  request.set_target_path(target);
+  request.set_target_path(target.text());
   if (staged) {
     request.set_staging_target_path(
-        host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle)));
+        host_.paths().CsiGlobalMount(volume.driver, api::VolumeHandle(volume.handle)).text());
   }
   request.set_readonly(volume.read_only);
   AssignLabels(publish_context, *request.mutable_publish_context());
@@ -227,7 +229,7 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
 
   RETURN_IF_ERROR(WriteVolData(folder, MakePodVolData(volume, api::NodeName(host_.node_name()))));
   const auto answer = client->rpc().NodePublishVolume(request, kCsiTimeout);
-  if (rpc::IsFinal(answer.status()) && !before.driver_may_know()) ForgetTarget(folder, target);
+  if (rpc::IsFinal(answer.status()) && !before.driver_may_know()) ForgetNew(folder, target);
   RETURN_IF_ERROR(answer);
   const auto undo = [&] {
     // The next attempt must begin from the start. A mount that existed before may be in use.
@@ -245,13 +247,14 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
       mount->fs_group = pod.fs_group();
       mount->only_on_root_mismatch = pod.fs_group_change_policy() == "OnRootMismatch";
     }
-    return Published{.path = target, .read_only = volume.read_only, .deferred = *std::move(mount)};
+    return Published{
+        .path = target.text(), .read_only = volume.read_only, .deferred = *std::move(mount)};
   }
   const bool read_only = volume.read_only && !volume.ephemeral;
   // Drivers exist that mount writable whatever they are asked. The kubelet leaves it at that,
   // because the containers' own mounts are read-only.
   if (read_only) {
-    if (const Status made = MakeReadOnly(host_.mounter(), target); !made.ok()) {
+    if (const Status made = MakeReadOnly(host_.mounter(), target.text()); !made.ok()) {
       undo();
       return made;
     }
@@ -265,20 +268,20 @@ StatusOr<Published> MountVolumes::Publish(const api::Pod& pod, const Volume& vol
                           .mounted = true,
                           .read_only = read_only,
                           .alone = IsForOneNode(volume) && !volume.ephemeral};
-  if (const Status right = CheckMounted(host_.mounter(), host_.paths(), target, expected);
+  if (const Status right = CheckMounted(host_.mounter(), host_.paths(), target.text(), expected);
       !right.ok()) {
     undo();
     return right;
   }
   if (NodeAppliesFsGroup(volume, capabilities, driver, pod)) {
-    RETURN_IF_ERROR(ApplyPodFsGroup(host_, pod, target));
+    RETURN_IF_ERROR(ApplyPodFsGroup(host_, pod, target.text()));
   }
-  return Published{.path = target, .read_only = volume.read_only};
+  return Published{.path = target.text(), .read_only = volume.read_only};
 }
 
 Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
                                const api::VolumeName& name) {
-  const std::string target = GetTarget(pod, name);
+  const platform::TargetPath target = GetTarget(pod, name);
   const std::string folder = host_.paths().PodVolume(pod, kPluginName, name);
   ASSIGN_OR_RETURN(const Finding before,
                    InspectFolder(host_.mounter(), folder, target, record.driver,
@@ -289,10 +292,10 @@ Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(
         MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
-    RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target, "NodeUnpublishVolume"));
+    RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target.text(), "NodeUnpublishVolume"));
   }
   tokens_.ForgetTokens(pod);
-  RETURN_IF_ERROR(RemoveEmptyFolder(target));
+  RETURN_IF_ERROR(RemoveEmptyFolder(target.text()));
   return RemoveVolData(folder);
 }
 

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "platform/mounts/mount_paths.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/csi/driver_clients.h"
 #include "volume/host.h"
@@ -31,7 +32,7 @@ class MountVolumes {
   Status ForgetPod(const Record& record, const api::PodUid& pod, const api::VolumeName& name);
 
   // The target path: pods/UID/volumes/kubernetes.io~csi/NAME/mount.
-  std::string GetTarget(const api::PodUid& pod, const api::VolumeName& name) const;
+  platform::TargetPath GetTarget(const api::PodUid& pod, const api::VolumeName& name) const;
 
  private:
   // Refuses a publish from a globalmount that is not this volume's, or whose files have another
@@ -40,11 +41,16 @@ class MountVolumes {
   // Refuses a volume whose SELinux context differs from that of the staged mount.
   Status CheckLabel(const Volume& volume) const;
   Status CheckLifecycle(const Volume& volume, const api::CsiDriver& driver) const;
-  StatusOr<DeferredMount> MakeDeferredMount(const Volume& volume, const std::string& target,
+  StatusOr<DeferredMount> MakeDeferredMount(const Volume& volume,
+                                            const platform::TargetPath& target,
                                             const csi::v1::FileSystemMountInfo& info) const;
-  // Removes the target and its record, after a first call that certainly did nothing.
-  void ForgetTarget(const std::string& folder, const std::string& target);
-  Status ForgetOld(const std::string& folder, const std::string& target, const Record& record);
+  // Removes the folder at a staging or target path and the record of it in `folder`, after a first
+  // call that certainly did nothing.
+  template <typename Path>
+  void ForgetNew(const std::string& folder, const Path& path);
+  // The same for a volume of an earlier boot.
+  template <typename Path>
+  Status ForgetOld(const std::string& folder, const Path& path, const Record& record);
 
   Host& host_;
   DriverClients& drivers_;

@@ -29,11 +29,11 @@ StatusOr<std::string> RequestTokens(TokenCache& cache, const api::Pod& pod,
 }  // namespace
 
 StatusOr<csi::v1::NodeStageVolumeRequest> MakeStageRequest(
-    Host& host, const Volume& volume, const std::string& target, const api::Labels& publish_context,
-    const csi::v1::VolumeCapability& capability) {
+    Host& host, const Volume& volume, const platform::StagingPath& staging,
+    const api::Labels& publish_context, const csi::v1::VolumeCapability& capability) {
   csi::v1::NodeStageVolumeRequest request;
   request.set_volume_id(volume.handle);
-  request.set_staging_target_path(target);
+  request.set_staging_target_path(staging.text());
   AssignLabels(publish_context, *request.mutable_publish_context());
   AssignLabels(volume.attributes, *request.mutable_volume_context());
   *request.mutable_volume_capability() = capability;
@@ -42,18 +42,18 @@ StatusOr<csi::v1::NodeStageVolumeRequest> MakeStageRequest(
 }
 
 csi::v1::NodeUnstageVolumeRequest MakeUnstageRequest(const api::VolumeHandle& handle,
-                                                     const std::string& target) {
+                                                     const platform::StagingPath& staging) {
   csi::v1::NodeUnstageVolumeRequest request;
   request.set_volume_id(handle.text());
-  request.set_staging_target_path(target);
+  request.set_staging_target_path(staging.text());
   return request;
 }
 
 csi::v1::NodeUnpublishVolumeRequest MakeUnpublishRequest(const api::VolumeHandle& handle,
-                                                         const std::string& target) {
+                                                         const platform::TargetPath& target) {
   csi::v1::NodeUnpublishVolumeRequest request;
   request.set_volume_id(handle.text());
-  request.set_target_path(target);
+  request.set_target_path(target.text());
   return request;
 }
 

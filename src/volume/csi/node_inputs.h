@@ -8,6 +8,7 @@
 #include <string>
 
 #include "api/kinds/object_ids.h"
+#include "platform/mounts/mount_paths.h"
 #include "proto/csi.pb.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/host.h"
@@ -21,12 +22,12 @@ void AssignLabels(const api::Labels& from, StringMap& to);
 
 // The request holds the values of the volume's secret for this call.
 StatusOr<csi::v1::NodeStageVolumeRequest> MakeStageRequest(
-    Host& host, const Volume& volume, const std::string& target, const api::Labels& publish_context,
-    const csi::v1::VolumeCapability& capability);
+    Host& host, const Volume& volume, const platform::StagingPath& staging,
+    const api::Labels& publish_context, const csi::v1::VolumeCapability& capability);
 csi::v1::NodeUnstageVolumeRequest MakeUnstageRequest(const api::VolumeHandle& handle,
-                                                     const std::string& target);
+                                                     const platform::StagingPath& staging);
 csi::v1::NodeUnpublishVolumeRequest MakeUnpublishRequest(const api::VolumeHandle& handle,
-                                                         const std::string& target);
+                                                         const platform::TargetPath& target);
 
 // Reads the driver's CSIDriver object. If there is none, returns one without a spec, which has the
 // defaults.

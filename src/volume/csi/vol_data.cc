@@ -67,18 +67,22 @@ std::string SELinuxContextOf(const Json& vol_data) {
   return base::json::String(vol_data, {kSELinuxKey});
 }
 
-StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& folder,
-                                const std::string& mount_point, std::string_view driver,
-                                const api::VolumeHandle& handle) {
+namespace {
+
+// `Path` is the type of a staging path or of a target path.
+template <typename Path>
+StatusOr<Finding> InspectMount(platform::Mounter& mounter, const std::string& folder,
+                               const Path& mount_point, std::string_view driver,
+                               const api::VolumeHandle& handle) {
   ASSIGN_OR_RETURN(const auto table, mounter.List());
-  const platform::MountEntry* mount = platform::FindMount(table, mount_point);
+  const platform::MountEntry* mount = platform::FindMount(table, mount_point.text());
   const auto data = ReadVolData(folder);
   if (!data.ok()) {
     if (data.status().code() != StatusCode::kDataLoss) return data.status();
     if (mount == nullptr) return Finding{.damaged = true};
     return Error(StatusCode::kFailedPrecondition,
                  "{} is mounted at {} and its record cannot be read: {}", DescribeMount(*mount),
-                 Quote(mount_point), base::Message(data.status()));
+                 mount_point, base::Message(data.status()));
   }
   if (!data->has_value()) {
     if (mount == nullptr) return Finding{};
@@ -86,7 +90,7 @@ StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& f
         StatusCode::kFailedPrecondition,
         "{} is mounted at {} without a {} that names its volume: check it, and unmount it if it is "
         "not needed",
-        DescribeMount(*mount), Quote(mount_point), kFile);
+        DescribeMount(*mount), mount_point, kFile);
   }
   const std::string found_driver = base::json::String(**data, {"driverName"});
   const std::string found_handle = base::json::String(**data, {"volumeHandle"});
@@ -96,6 +100,20 @@ StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& f
                  Quote(folder), Quote(found_handle), Quote(found_driver), handle, Quote(driver));
   }
   return Finding{.recorded = true, .mounted = mount != nullptr};
+}
+
+}  // namespace
+
+StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& folder,
+                                const platform::StagingPath& staging, std::string_view driver,
+                                const api::VolumeHandle& handle) {
+  return InspectMount(mounter, folder, staging, driver, handle);
+}
+
+StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& folder,
+                                const platform::TargetPath& target, std::string_view driver,
+                                const api::VolumeHandle& handle) {
+  return InspectMount(mounter, folder, target, driver, handle);
 }
 
 Status WriteVolData(const std::string& folder, const Json& data) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "platform/mounts/mount_paths.h"
 #include "platform/mounts/mounter.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/paths.h"
@@ -36,11 +37,14 @@ struct Finding {
   bool driver_may_know() const { return recorded || damaged; }
 };
 
-// Compares the record in `folder` and the mount at `mount_point` with the volume.
+// Compares the record in `folder` and the mount at the staging or target path with the volume.
 // FAILED_PRECONDITION: the record names another volume, or something is mounted but no record says
 // what it is. Any other failure: the record or the mount table cannot be read now.
 StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& folder,
-                                const std::string& mount_point, std::string_view driver,
+                                const platform::StagingPath& staging, std::string_view driver,
+                                const api::VolumeHandle& handle);
+StatusOr<Finding> InspectFolder(platform::Mounter& mounter, const std::string& folder,
+                                const platform::TargetPath& target, std::string_view driver,
                                 const api::VolumeHandle& handle);
 
 // Makes `folder` and writes its record durably; does nothing if exactly that record is there.

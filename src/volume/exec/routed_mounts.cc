@@ -112,20 +112,21 @@ Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& rec
       command.argv[0], container.Describe(), mount.target);
 }
 
-Status RoutedMounts::Unmount(std::string_view plugin, std::string_view target) {
+Status RoutedMounts::Unmount(std::string_view plugin, const platform::MountPoint& mount_point) {
+  const std::string& target = mount_point.text();
   const auto record = records_.Read(target);
   if (!record.ok()) {
     // The mount is undone on the host, because a record that cannot be read does not name a
     // container.
     LOG_WARNING("{}", base::ToString(record.status()));
-    RETURN_IF_ERROR(host_.Unmount(plugin, target));
+    RETURN_IF_ERROR(host_.Unmount(plugin, mount_point));
     return records_.Remove(target);
   }
-  if (!record->has_value()) return host_.Unmount(plugin, target);
+  if (!record->has_value()) return host_.Unmount(plugin, mount_point);
   if (const auto& container = (*record)->container; container) {
     RETURN_IF_ERROR(UnmountInPod(**record, *container));
   } else {
-    RETURN_IF_ERROR(host_.Unmount(plugin, target));
+    RETURN_IF_ERROR(host_.Unmount(plugin, mount_point));
   }
   // If another mount is still there, below the first, the record stays, because another call
   // unmounts it in the same way.

@@ -34,7 +34,7 @@ class RoutedMounts : public HelperMounts {
   base::Status LoadRecords() { return records_.LoadRecords(); }
 
   base::Status Mount(const HelperMount& mount) override;
-  base::Status Unmount(std::string_view plugin, std::string_view target) override;
+  base::Status Unmount(std::string_view plugin, const platform::MountPoint& mount_point) override;
 
  private:
   base::StatusOr<bool> IsMounted(std::string_view target);

@@ -72,7 +72,9 @@ class RoutedMountsTest : public testing::Test {
                                              std::filesystem::directory_iterator()));
   }
   base::Status Mount() { return router_->helper_mounts().Mount(mount_); }
-  base::Status Unmount() { return router_->helper_mounts().Unmount(kPlugin, mount_.target); }
+  base::Status Unmount() {
+    return router_->helper_mounts().Unmount(kPlugin, platform::MountPoint(mount_.target));
+  }
 
   FakeMountPods pods_;
   const std::string bin_ = pods_.folder() / "bin";

@@ -191,25 +191,27 @@ StatusOr<bool> DriverCalls::IsAttached(const DriverVersion& version, const Drive
   return reply.attached;
 }
 
-Status DriverCalls::MountDevice(const DriverVersion& version, const std::string& folder,
+Status DriverCalls::MountDevice(const DriverVersion& version, const platform::StagingPath& folder,
                                 const std::string& device, const DriverOptions& options) {
-  return CallDriver(version, DriverCommand::kMountDevice, {folder, device, options.RenderJson()},
+  return CallDriver(version, DriverCommand::kMountDevice,
+                    {folder.text(), device, options.RenderJson()}, options.secrets)
+      .status();
+}
+
+Status DriverCalls::UnmountDevice(const DriverVersion& version,
+                                  const platform::StagingPath& folder) {
+  return CallDriver(version, DriverCommand::kUnmountDevice, {folder.text()}).status();
+}
+
+Status DriverCalls::Mount(const DriverVersion& version, const platform::TargetPath& folder,
+                          const DriverOptions& options) {
+  return CallDriver(version, DriverCommand::kMount, {folder.text(), options.RenderJson()},
                     options.secrets)
       .status();
 }
 
-Status DriverCalls::UnmountDevice(const DriverVersion& version, const std::string& folder) {
-  return CallDriver(version, DriverCommand::kUnmountDevice, {folder}).status();
-}
-
-Status DriverCalls::Mount(const DriverVersion& version, const std::string& folder,
-                          const DriverOptions& options) {
-  return CallDriver(version, DriverCommand::kMount, {folder, options.RenderJson()}, options.secrets)
-      .status();
-}
-
-Status DriverCalls::Unmount(const DriverVersion& version, const std::string& folder) {
-  return CallDriver(version, DriverCommand::kUnmount, {folder}).status();
+Status DriverCalls::Unmount(const DriverVersion& version, const platform::TargetPath& folder) {
+  return CallDriver(version, DriverCommand::kUnmount, {folder.text()}).status();
 }
 
 Status DriverCalls::ExpandVolume(const DriverVersion& version, const DriverOptions& options,

@@ -27,6 +27,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "platform/mounts/mount_paths.h"
 #include "platform/processes/exec.h"
 #include "volume/flex/driver_options.h"
 #include "volume/flex/driver_reply.h"
@@ -81,14 +82,14 @@ class DriverCalls {
                                             const DriverOptions& options);
   base::StatusOr<bool> IsAttached(const DriverVersion& version, const DriverOptions& options,
                                   const api::NodeName& node);
-  base::Status MountDevice(const DriverVersion& version, const std::string& folder,
+  base::Status MountDevice(const DriverVersion& version, const platform::StagingPath& folder,
                            const std::string& device, const DriverOptions& options);
-  base::Status UnmountDevice(const DriverVersion& version, const std::string& folder);
+  base::Status UnmountDevice(const DriverVersion& version, const platform::StagingPath& folder);
   // GetVolumeName for callers that use the volume's own name: OK if it is not supported.
   base::Status CheckVolumeName(const DriverVersion& version, const DriverOptions& options);
-  base::Status Mount(const DriverVersion& version, const std::string& folder,
+  base::Status Mount(const DriverVersion& version, const platform::TargetPath& folder,
                      const DriverOptions& options);
-  base::Status Unmount(const DriverVersion& version, const std::string& folder);
+  base::Status Unmount(const DriverVersion& version, const platform::TargetPath& folder);
 
   struct Growth {
     std::string folder;  // where the device is mounted

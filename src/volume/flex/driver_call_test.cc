@@ -60,13 +60,13 @@ TEST_F(DriverCallTest, EachCommandHasItsArguments) {
   EXPECT_THAT(LastArguments(), ElementsAre("waitforattach", "/dev/y", options));
   EXPECT_TRUE(*calls_.IsAttached(version_, options_, api::NodeName("node-a")));
   EXPECT_THAT(LastArguments(), ElementsAre("isattached", options, "node-a"));
-  EXPECT_TRUE(calls_.MountDevice(version_, "/m", "/dev/x", options_).ok());
+  EXPECT_TRUE(calls_.MountDevice(version_, platform::StagingPath("/m"), "/dev/x", options_).ok());
   EXPECT_THAT(LastArguments(), ElementsAre("mountdevice", "/m", "/dev/x", options));
-  EXPECT_TRUE(calls_.UnmountDevice(version_, "/m").ok());
+  EXPECT_TRUE(calls_.UnmountDevice(version_, platform::StagingPath("/m")).ok());
   EXPECT_THAT(LastArguments(), ElementsAre("unmountdevice", "/m"));
-  EXPECT_TRUE(calls_.Mount(version_, "/p", options_).ok());
+  EXPECT_TRUE(calls_.Mount(version_, platform::TargetPath("/p"), options_).ok());
   EXPECT_THAT(LastArguments(), ElementsAre("mount", "/p", options));
-  EXPECT_TRUE(calls_.Unmount(version_, "/p").ok());
+  EXPECT_TRUE(calls_.Unmount(version_, platform::TargetPath("/p")).ok());
   EXPECT_THAT(LastArguments(), ElementsAre("unmount", "/p"));
   const DriverCalls::Growth growth{.folder = "/m", .new_bytes = 20, .old_bytes = 10};
   EXPECT_TRUE(calls_.ExpandVolume(version_, options_, growth).ok());
@@ -83,7 +83,7 @@ TEST_F(DriverCallTest, ADeviceThatIsNotSaidIsTheOneThatWasWaitedFor) {
 TEST_F(DriverCallTest, EachRunHasADeadlineAndABound) {
   Reply(kSuccess);
   (void)calls_.Init(version_);
-  (void)calls_.Unmount(version_, "/p");
+  (void)calls_.Unmount(version_, platform::TargetPath("/p"));
   (void)calls_.WaitForAttach(version_, "", options_);
   const auto commands = exec_.commands();
   EXPECT_EQ(commands[0].timeout, seconds(30));
@@ -94,17 +94,20 @@ TEST_F(DriverCallTest, EachRunHasADeadlineAndABound) {
 
 TEST_F(DriverCallTest, WhatIsNotSupportedIsNotAskedAgainUntilInit) {
   Reply(kNotSupported, 1);
-  EXPECT_EQ(calls_.Mount(version_, "/p", options_).code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(calls_.Mount(version_, "/p", options_).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(calls_.Mount(version_, platform::TargetPath("/p"), options_).code(),
+            StatusCode::kUnimplemented);
+  EXPECT_EQ(calls_.Mount(version_, platform::TargetPath("/p"), options_).code(),
+            StatusCode::kUnimplemented);
   EXPECT_THAT(exec_.commands(), SizeIs(1));
   // Another command, or another version, is asked.
-  EXPECT_EQ(calls_.Unmount(version_, "/p").code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(calls_.Unmount(version_, platform::TargetPath("/p")).code(),
+            StatusCode::kUnimplemented);
   DriverVersion other = version_;
   other.id = "2";
   Reply(kSuccess);
-  EXPECT_TRUE(calls_.Mount(other, "/p", options_).ok());
+  EXPECT_TRUE(calls_.Mount(other, platform::TargetPath("/p"), options_).ok());
   EXPECT_TRUE(calls_.Init(version_).ok());
-  EXPECT_TRUE(calls_.Mount(version_, "/p", options_).ok());
+  EXPECT_TRUE(calls_.Mount(version_, platform::TargetPath("/p"), options_).ok());
   EXPECT_THAT(exec_.commands(), SizeIs(5));
 }
 
@@ -120,21 +123,23 @@ TEST_F(DriverCallTest, AFailureNamesTheDriverAndTheCommandAndNoOptions) {
   options.values["kubernetes.io/secret/key"] = "aHVudGVyMi1odW50ZXIy";
   options.secrets.Add("hunter2-hunter2");
   Reply(R"({"status": "Failure", "message": "aHVudGVyMi1odW50ZXIy is wrong"})", 1);
-  EXPECT_EQ(base::ToString(calls_.Mount(version_, "/p", options)),
+  EXPECT_EQ(base::ToString(calls_.Mount(version_, platform::TargetPath("/p"), options)),
             "INTERNAL: Flexvolume driver 'acme/nfs': mount: mount command failed, status: Failure, "
             "reason: [redacted] is wrong");
   Fail(base::Error(StatusCode::kDeadlineExceeded, "/copies/1/nfs did not end within 1 ms"));
-  EXPECT_THAT(base::ToString(calls_.Mount(version_, "/p", options)), Not(HasSubstr("aHVud")));
+  EXPECT_THAT(base::ToString(calls_.Mount(version_, platform::TargetPath("/p"), options)),
+              Not(HasSubstr("aHVud")));
 }
 
 TEST_F(DriverCallTest, TheOutcomeOfADriverThatWasKilledIsUnknown) {
   Fail(base::Error(StatusCode::kDeadlineExceeded, "did not end"));
-  EXPECT_EQ(calls_.Mount(version_, "/p", options_).code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(calls_.Mount(version_, platform::TargetPath("/p"), options_).code(),
+            StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(DriverCallTest, ADriverThatCannotBeRunDidNothing) {
   Fail(base::Error(StatusCode::kNotFound, "run '/copies/1/nfs': No such file or directory"));
-  EXPECT_EQ(base::ToString(calls_.Mount(version_, "/p", options_)),
+  EXPECT_EQ(base::ToString(calls_.Mount(version_, platform::TargetPath("/p"), options_)),
             "FAILED_PRECONDITION: Flexvolume driver 'acme/nfs': mount: the driver cannot be run: "
             "NOT_FOUND: run '/copies/1/nfs': No such file or directory");
 }
@@ -142,7 +147,8 @@ TEST_F(DriverCallTest, ADriverThatCannotBeRunDidNothing) {
 TEST_F(DriverCallTest, NothingIsCalledOnceTheProcessEnds) {
   Reply(kSuccess);
   calls_.CancelCalls();
-  EXPECT_EQ(calls_.Mount(version_, "/p", options_).code(), StatusCode::kCancelled);
+  EXPECT_EQ(calls_.Mount(version_, platform::TargetPath("/p"), options_).code(),
+            StatusCode::kCancelled);
   EXPECT_THAT(exec_.commands(), SizeIs(0));
 }
 
@@ -156,13 +162,13 @@ TEST(DriverCallProcess, OneThatRunsIsEndedWhenNobodyWaits) {
   // Its Cancel may come before the process or after.
   std::jthread cancel([&calls] { calls.CancelCalls(); });
   const DriverVersion version{.driver = "sleepy", .executable = script, .id = "1"};
-  EXPECT_EQ(calls.Unmount(version, "/p").code(), StatusCode::kCancelled);
+  EXPECT_EQ(calls.Unmount(version, platform::TargetPath("/p")).code(), StatusCode::kCancelled);
 }
 
 TEST_F(DriverCallTest, PassesAFaultPointBeforeAndAfter) {
   Reply(kSuccess);
   base::FakeFaults faults("flex.mount.before=error");
-  EXPECT_FALSE(calls_.Mount(version_, "/p", options_).ok());
+  EXPECT_FALSE(calls_.Mount(version_, platform::TargetPath("/p"), options_).ok());
   EXPECT_THAT(exec_.commands(), SizeIs(0));
 }
 

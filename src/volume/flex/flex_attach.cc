@@ -54,7 +54,7 @@ Status FlexAttach::ExpandVolume(const VolumeSpec& spec, int64_t new_bytes, int64
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
   const Status grown = calls_.ExpandVolume(
       version, options,
-      {.folder = paths_.FlexMount(versions_.driver(), api::VolumeName(spec.folder_name())),
+      {.folder = paths_.FlexMount(versions_.driver(), api::VolumeName(spec.folder_name())).text(),
        .new_bytes = new_bytes,
        .old_bytes = old_bytes});
   return grown.code() == StatusCode::kUnimplemented ? base::OkStatus() : grown;

@@ -210,7 +210,8 @@ TEST_P(FlexChangeRootTest, WhatIsUnderWayEndsWellOrFailsCleanly) {
   EXPECT_FALSE(IsBelow(temp_.path()));
   EXPECT_FALSE(fs::exists(
       host_.paths().PodVolume(api::PodUid("u-1"), "example.com/binder", api::VolumeName("pv-1"))));
-  EXPECT_FALSE(fs::exists(host_.paths().FlexMount("example.com/binder", api::VolumeName("pv-1"))));
+  EXPECT_FALSE(
+      fs::exists(host_.paths().FlexMount("example.com/binder", api::VolumeName("pv-1")).text()));
 }
 
 std::vector<const Change*> ChangePointers() {

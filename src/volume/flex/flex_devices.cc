@@ -76,8 +76,8 @@ Status WriteMark(const std::string& path, const Mark& mark) {
 
 }  // namespace
 
-std::string FlexDevices::Folder(const std::string& volume) const {
-  return host_.paths().FlexMount(versions_.driver(), api::VolumeName(volume));
+platform::StagingPath FlexDevices::Folder(const api::VolumeName& volume) const {
+  return host_.paths().FlexMount(versions_.driver(), volume);
 }
 
 // Whether the device is mounted. While pods use a mounted device it must be neither checked nor
@@ -97,7 +97,7 @@ StatusOr<bool> FlexDevices::IsInUse(const std::string& device) const {
 }
 
 Status FlexDevices::MountPlainly(const std::string& device, const FlexSource& source,
-                                 const std::string& folder) {
+                                 const platform::StagingPath& folder) {
   if (device.empty()) return OkStatus();
   ASSIGN_OR_RETURN(const bool in_use, IsInUse(device));
   ASSIGN_OR_RETURN(const std::string type, platform::ChooseFileSystemType(device, source.fs_type));
@@ -105,41 +105,41 @@ Status FlexDevices::MountPlainly(const std::string& device, const FlexSource& so
     RETURN_IF_ERROR(platform::PrepareFileSystem(host_.exec(versions_.driver()), device, type));
   }
   return host_.mounter().Mount({.source = device,
-                                .target = folder,
+                                .target = folder.text(),
                                 .fs_type = type,
                                 .options = {source.read_only ? "ro" : "rw"}});
 }
 
-Status FlexDevices::UnmountBy(const DriverVersion& version, const std::string& folder) {
+Status FlexDevices::UnmountBy(const DriverVersion& version, const platform::StagingPath& folder) {
   // As in Kubernetes, the driver is not asked if nothing is mounted.
-  ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder));
+  ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder.text()));
   if (!mounted) return OkStatus();
   const Status unmounted = calls_.UnmountDevice(version, folder);
   if (unmounted.code() != StatusCode::kUnimplemented) return unmounted;
-  return points_.UnmountPlainly(folder);
+  return points_.UnmountPlainly(folder.text());
 }
 
 Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
   ASSIGN_OR_RETURN(const FlexSource source, ReadFlexSource(spec));
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
-  const std::string volume = spec.folder_name();
-  const std::string folder = Folder(volume);
-  const std::string mark_path = host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume));
+  const api::VolumeName volume(spec.folder_name());
+  const platform::StagingPath folder = Folder(volume);
+  const std::string mark_path = host_.paths().FlexMark(versions_.driver(), volume);
   ASSIGN_OR_RETURN(const auto mark, ReadMark(mark_path));
-  ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder));
+  ASSIGN_OR_RETURN(const bool mounted, points_.IsMounted(folder.text()));
   if (mounted && !mark.has_value()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "this node agent did not make the mount at {}: unmount it", Quote(folder));
+                 "this node agent did not make the mount at {}: unmount it", folder);
   }
   if (mark.has_value() && mark->identity != IdentityOf(source)) {
     return Error(StatusCode::kFailedPrecondition,
                  "another volume of driver '{}' with the name '{}' is in use on this node, and "
                  "Flexvolumes that are attached are known by their names: give one of them "
                  "another name",
-                 versions_.driver(), volume);
+                 versions_.driver(), volume.text());
   }
   const Status done = points_.Mount(
-      folder,
+      folder.text(),
       [&](const DriverVersion& version) -> Status {
         RETURN_IF_ERROR(calls_.CheckVolumeName(version, options));
         auto waited = calls_.WaitForAttach(version, device, options);
@@ -154,33 +154,32 @@ Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
       },
       [&](const DriverVersion& version) { return UnmountBy(version, folder); });
   if (!done.ok() && !MayHaveHappened(done) && !mark.has_value()) {
-    const auto left = points_.IsMounted(folder);
+    const auto left = points_.IsMounted(folder.text());
     if (left.ok() && !*left) RETURN_IF_ERROR(RemoveMark(mark_path));
   }
   return done;
 }
 
-Status FlexDevices::Unmount(const std::string& volume, const std::string& recorded_version) {
-  const std::string folder = Folder(volume);
-  RETURN_IF_ERROR(points_.Unmount(folder, recorded_version, [&](const DriverVersion& version) {
-    return UnmountBy(version, folder);
-  }));
-  return RemoveMark(host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume)));
+Status FlexDevices::Unmount(const api::VolumeName& volume, const std::string& recorded_version) {
+  const platform::StagingPath folder = Folder(volume);
+  RETURN_IF_ERROR(
+      points_.Unmount(folder.text(), recorded_version,
+                      [&](const DriverVersion& version) { return UnmountBy(version, folder); }));
+  return RemoveMark(host_.paths().FlexMark(versions_.driver(), volume));
 }
 
-Status FlexDevices::Forget(const std::string& volume) {
-  RETURN_IF_ERROR(points_.RemoveMountPoint(Folder(volume)));
-  return RemoveMark(host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume)));
+Status FlexDevices::Forget(const api::VolumeName& volume) {
+  RETURN_IF_ERROR(points_.RemoveMountPoint(Folder(volume).text()));
+  return RemoveMark(host_.paths().FlexMark(versions_.driver(), volume));
 }
 
-StatusOr<std::string> FlexDevices::DeviceOf(const std::string& volume) const {
-  ASSIGN_OR_RETURN(const auto mark,
-                   ReadMark(host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume))));
+StatusOr<std::string> FlexDevices::DeviceOf(const api::VolumeName& volume) const {
+  ASSIGN_OR_RETURN(const auto mark, ReadMark(host_.paths().FlexMark(versions_.driver(), volume)));
   return mark.has_value() ? mark->device : "";
 }
 
-bool FlexDevices::IsKnown(const std::string& volume) const {
-  const auto mark = ReadMark(host_.paths().FlexMark(versions_.driver(), api::VolumeName(volume)));
+bool FlexDevices::IsKnown(const api::VolumeName& volume) const {
+  const auto mark = ReadMark(host_.paths().FlexMark(versions_.driver(), volume));
   return !mark.ok() || mark->has_value();
 }
 

@@ -29,30 +29,30 @@ class FlexDevices {
         calls_(calls),
         points_(FlexFolder::kDevice, host, versions) {}
 
-  std::string Folder(const std::string& volume) const;
+  platform::StagingPath Folder(const api::VolumeName& volume) const;
 
   // Calls getvolumename, waitforattach and mountdevice, or does what Kubernetes does in their
   // place: nothing without a device, else it mounts the file system, which is made if the device is
   // blank. `device` is the device that attach returned. FAILED_PRECONDITION: another volume of that
   // name is in use, or another program mounted something there.
   base::Status Mount(const VolumeSpec& spec, const std::string& device);
-  base::Status Unmount(const std::string& volume, const std::string& recorded_version);
+  base::Status Unmount(const api::VolumeName& volume, const std::string& recorded_version);
   // Removes the folder and the mark of a volume of an earlier boot, of which nothing is mounted any
   // more, without a call of the driver.
-  base::Status Forget(const std::string& volume);
+  base::Status Forget(const api::VolumeName& volume);
 
   // The device that was mounted; "": the driver has none, or the volume is not known.
-  base::StatusOr<std::string> DeviceOf(const std::string& volume) const;
+  base::StatusOr<std::string> DeviceOf(const api::VolumeName& volume) const;
   // Whether the volume has a mark: Mount may have mounted it, and Unmount has not succeeded since.
   // True also if the mark cannot be read.
-  bool IsKnown(const std::string& volume) const;
+  bool IsKnown(const api::VolumeName& volume) const;
   base::StatusOr<std::vector<std::string>> ListKnownVolumes() const;
 
  private:
   base::StatusOr<bool> IsInUse(const std::string& device) const;
   base::Status MountPlainly(const std::string& device, const FlexSource& source,
-                            const std::string& folder);
-  base::Status UnmountBy(const DriverVersion& version, const std::string& folder);
+                            const platform::StagingPath& folder);
+  base::Status UnmountBy(const DriverVersion& version, const platform::StagingPath& folder);
 
   Host& host_;
   FlexVersions& versions_;

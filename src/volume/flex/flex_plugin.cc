@@ -14,7 +14,6 @@ namespace {
 
 using base::Error;
 using base::OkStatus;
-using base::Quote;
 using base::StatusCode;
 using base::json::String;
 
@@ -22,9 +21,9 @@ using base::json::String;
 std::string VersionIn(const Json& state) { return String(state, {"version"}); }
 
 // record.pv_name is set only for a PersistentVolume, so the state holds the name of the volume.
-std::string VolumeOf(const DeviceRecord& record) {
+api::VolumeName VolumeOf(const DeviceRecord& record) {
   std::string volume = String(record.state, {"volume"});
-  return volume.empty() ? record.pv_name : volume;
+  return api::VolumeName(volume.empty() ? record.pv_name : volume);
 }
 
 std::string DeviceIn(const api::Labels& publish_context) {
@@ -49,7 +48,7 @@ bool FlexPlugin::Supports(const VolumeSpec& spec) const {
 
 StatusOr<bool> FlexPlugin::IsAttachable(const VolumeSpec& spec) const {
   // The marks that a removed driver left tell whether it attached.
-  return versions_.Attaches([&] { return devices_.IsKnown(spec.folder_name()); });
+  return versions_.Attaches([&] { return devices_.IsKnown(api::VolumeName(spec.folder_name())); });
 }
 
 StatusOr<std::optional<std::string>> FlexPlugin::DeviceName(const VolumeSpec& spec) const {
@@ -84,9 +83,9 @@ StatusOr<Json> FlexPlugin::PodState(const api::Pod&, const VolumeSpec& spec) con
   return StateOf(spec.folder_name());
 }
 
-std::string FlexPlugin::Folder(const PodVolumeRecord& record) const {
-  return host_.paths().PodVolume(api::PodUid(record.pod_uid), name(),
-                                 api::VolumeName(record.folder_name));
+platform::TargetPath FlexPlugin::Folder(const PodVolumeRecord& record) const {
+  return platform::TargetPath(host_.paths().PodVolume(api::PodUid(record.pod_uid), name(),
+                                                      api::VolumeName(record.folder_name)));
 }
 
 // ---- the device
@@ -103,7 +102,7 @@ Status FlexPlugin::UnmountDevice(const DeviceRecord& record) {
 }
 
 std::string FlexPlugin::DevicePath(const DeviceRecord& record) const {
-  return devices_.Folder(VolumeOf(record));
+  return devices_.Folder(VolumeOf(record)).text();
 }
 
 Status FlexPlugin::ForgetDevice(const DeviceRecord& record) {
@@ -112,23 +111,23 @@ Status FlexPlugin::ForgetDevice(const DeviceRecord& record) {
 
 // ---- for a pod
 
-Status FlexPlugin::BindDevice(const std::string& folder, const VolumeSpec& spec) {
+Status FlexPlugin::BindDevice(const platform::TargetPath& folder, const VolumeSpec& spec) {
   ASSIGN_OR_RETURN(const FlexSource source, ReadFlexSource(spec));
-  const std::string device = devices_.Folder(spec.folder_name());
+  const platform::StagingPath device = devices_.Folder(api::VolumeName(spec.folder_name()));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
-  if (platform::FindMount(table, device) == nullptr) {
+  if (platform::FindMount(table, device.text()) == nullptr) {
     return Error(StatusCode::kFailedPrecondition,
                  "Flexvolume driver '{}' does not support mount, and it mounted no device that "
                  "could be bound in place of it: nothing is mounted at {}",
-                 name(), Quote(device));
+                 name(), device);
   }
   platform::MountRequest bind{
-      .source = device, .target = folder, .fs_type = "", .options = {"bind"}};
+      .source = device.text(), .target = folder.text(), .fs_type = "", .options = {"bind"}};
   if (source.read_only) bind.options.emplace_back("ro");
   return host_.mounter().Mount(bind);
 }
 
-Status FlexPlugin::MountForPod(const DriverVersion& version, const std::string& folder,
+Status FlexPlugin::MountForPod(const DriverVersion& version, const platform::TargetPath& folder,
                                const api::Pod& pod, const VolumeSpec& spec) {
   ASSIGN_OR_RETURN(const DriverOptions options, MountOptionsOf(host_, pod, spec));
   const Status mounted = calls_.Mount(version, folder, options);
@@ -136,15 +135,15 @@ Status FlexPlugin::MountForPod(const DriverVersion& version, const std::string& 
   return BindDevice(folder, spec);
 }
 
-Status FlexPlugin::UnmountForPod(const DriverVersion& version, const std::string& folder) {
+Status FlexPlugin::UnmountForPod(const DriverVersion& version, const platform::TargetPath& folder) {
   const Status unmounted = calls_.Unmount(version, folder);
   if (unmounted.code() != StatusCode::kUnimplemented) return unmounted;
-  return pod_volumes_.UnmountPlainly(folder);
+  return pod_volumes_.UnmountPlainly(folder.text());
 }
 
 Status FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
-                                const std::string& folder) {
-  const Status applied = ApplyPodFsGroup(host_, pod, folder);
+                                const platform::TargetPath& folder) {
+  const Status applied = ApplyPodFsGroup(host_, pod, folder.text());
   if (applied.ok() || applied.code() == base::StatusCode::kCancelled) return applied;
   // As in Kubernetes the pod goes on, because a server may refuse what the pod does not need.
   host_.events().Record(pod.reference(), base::EventType::kWarning, "FailedFsGroup",
@@ -155,38 +154,39 @@ Status FlexPlugin::ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
 StatusOr<Published> FlexPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spec,
                                       const api::Labels& publish_context) {
   ASSIGN_OR_RETURN(const FlexSource source, ReadFlexSource(spec));
-  const std::string folder =
-      host_.paths().PodVolume(api::PodUid(pod.uid()), name(), api::VolumeName(spec.folder_name()));
-  ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder));
+  const platform::TargetPath folder(
+      host_.paths().PodVolume(api::PodUid(pod.uid()), name(), api::VolumeName(spec.folder_name())));
+  ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder.text()));
   if (!mounted) {
     // When MountDevice was called, the driver may have been one that does not attach.
     RETURN_IF_ERROR(MountDevice(pod, spec, publish_context));
   }
   RETURN_IF_ERROR(pod_volumes_.Mount(
-      folder, [&](const DriverVersion& version) { return MountForPod(version, folder, pod, spec); },
+      folder.text(),
+      [&](const DriverVersion& version) { return MountForPod(version, folder, pod, spec); },
       [&](const DriverVersion& version) { return UnmountForPod(version, folder); }));
   const DriverCapabilities capabilities = versions_.capabilities().value_or(DriverCapabilities());
   if (capabilities.fs_group && !source.read_only) {
     RETURN_IF_ERROR(ApplyFsGroup(pod, spec, folder));
   }
   return Published{
-      .path = folder,
+      .path = folder.text(),
       .read_only = source.read_only,
       .selinux_relabel = capabilities.selinux_relabel && host_.selinux() && !source.read_only};
 }
 
 Status FlexPlugin::TearDown(const PodVolumeRecord& record) {
-  const std::string folder = Folder(record);
-  return pod_volumes_.Unmount(folder, VersionIn(record.state), [&](const DriverVersion& version) {
-    return UnmountForPod(version, folder);
-  });
+  const platform::TargetPath folder = Folder(record);
+  return pod_volumes_.Unmount(
+      folder.text(), VersionIn(record.state),
+      [&](const DriverVersion& version) { return UnmountForPod(version, folder); });
 }
 
 // ---- size
 
-Status FlexPlugin::GrowPlainly(const std::string& device, const std::string& folder) {
+Status FlexPlugin::GrowPlainly(const std::string& device, const platform::MountPoint& folder) {
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
-  const platform::MountEntry* entry = platform::FindMount(table, folder);
+  const platform::MountEntry* entry = platform::FindMount(table, folder.text());
   if (device.empty() || entry == nullptr) {
     return Error(StatusCode::kUnimplemented, "volumes of driver '{}' have no device to grow on",
                  name());
@@ -196,7 +196,7 @@ Status FlexPlugin::GrowPlainly(const std::string& device, const std::string& fol
     return Error(StatusCode::kUnimplemented, "a file system of type {} does not grow",
                  entry->fs_type);
   }
-  return fs->Resize(host_.exec(name()), device, folder);
+  return fs->Resize(host_.exec(name()), device, folder.text());
 }
 
 Status FlexPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) {
@@ -208,15 +208,16 @@ Status FlexPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec,
   ASSIGN_OR_RETURN(const bool attachable, IsAttachable(spec));
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
   ASSIGN_OR_RETURN(const DriverOptions options, OptionsOf(spec));
-  ASSIGN_OR_RETURN(const std::string device, devices_.DeviceOf(spec.folder_name()));
+  const api::VolumeName volume(spec.folder_name());
+  ASSIGN_OR_RETURN(const std::string device, devices_.DeviceOf(volume));
   const auto old_bytes = spec.claim != nullptr ? api::ParseBytes(spec.claim->capacity()) : 0;
   const DriverCalls::Growth growth{
-      .folder = attachable ? devices_.Folder(spec.folder_name()) : Folder(record),
+      .folder = attachable ? devices_.Folder(volume).text() : Folder(record).text(),
       .new_bytes = bytes,
       .old_bytes = old_bytes.ok() ? *old_bytes : 0};
   const Status grown = calls_.ExpandFs(version, options, device, growth);
   if (grown.code() != StatusCode::kUnimplemented) return grown;
-  return GrowPlainly(device, growth.folder);
+  return GrowPlainly(device, platform::MountPoint(growth.folder));
 }
 
 StatusOr<VolumePlugin::Stats> FlexPlugin::GetStats(const PodVolumeRecord& record) {
@@ -228,12 +229,13 @@ StatusOr<VolumePlugin::Stats> FlexPlugin::GetStats(const PodVolumeRecord& record
     return Error(StatusCode::kUnimplemented, "Flexvolume driver '{}' has no volume statistics",
                  name());
   }
-  const std::string folder = Folder(record);
-  ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder));
+  const platform::TargetPath folder = Folder(record);
+  ASSIGN_OR_RETURN(const bool mounted, pod_volumes_.IsMounted(folder.text()));
   if (!mounted) {
-    return Error(StatusCode::kFailedPrecondition, "nothing is mounted at {}", Quote(folder));
+    return Error(StatusCode::kFailedPrecondition, "nothing is mounted at {}", folder);
   }
-  ASSIGN_OR_RETURN(const platform::FileSystemUsage usage, platform::GetFileSystemUsage(folder));
+  ASSIGN_OR_RETURN(const platform::FileSystemUsage usage,
+                   platform::GetFileSystemUsage(folder.text()));
   return StatsOf(usage);
 }
 
@@ -251,7 +253,7 @@ StatusOr<VolumePlugin::Found> FlexPlugin::FindOnNode() const {
   ASSIGN_OR_RETURN(found.pod_volumes, FindPodFolders(host_.paths(), name()));
   for (PodVolumeRecord& volume : found.pod_volumes) {
     volume.state = Json::object();
-    if (devices_.IsKnown(volume.folder_name)) {
+    if (devices_.IsKnown(api::VolumeName(volume.folder_name))) {
       volume.device_name = api::UniqueFlexName(name(), api::VolumeName(volume.folder_name));
     }
   }

@@ -67,15 +67,16 @@ class FlexPlugin : public VolumePlugin {
 
  private:
   StatusOr<bool> IsAttachable(const VolumeSpec& spec) const;
-  std::string Folder(const PodVolumeRecord& record) const;
+  platform::TargetPath Folder(const PodVolumeRecord& record) const;
   Json StateOf(const std::string& volume) const;
-  Status MountForPod(const DriverVersion& version, const std::string& folder, const api::Pod& pod,
-                     const VolumeSpec& spec);
-  Status BindDevice(const std::string& folder, const VolumeSpec& spec);
-  Status UnmountForPod(const DriverVersion& version, const std::string& folder);
+  Status MountForPod(const DriverVersion& version, const platform::TargetPath& folder,
+                     const api::Pod& pod, const VolumeSpec& spec);
+  Status BindDevice(const platform::TargetPath& folder, const VolumeSpec& spec);
+  Status UnmountForPod(const DriverVersion& version, const platform::TargetPath& folder);
   // CANCELLED: the process ends. Any other failure is reported, and the pod goes on.
-  Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec, const std::string& folder);
-  Status GrowPlainly(const std::string& device, const std::string& folder);
+  Status ApplyFsGroup(const api::Pod& pod, const VolumeSpec& spec,
+                      const platform::TargetPath& folder);
+  Status GrowPlainly(const std::string& device, const platform::MountPoint& folder);
 
   Host& host_;
   FlexVersions versions_;

@@ -159,7 +159,9 @@ class FlexStressTest : public testing::Test {
     EXPECT_FALSE(fs::exists(DeviceFolder(volume)));
   }
   std::string DeviceFolder(const Volume& volume) {
-    return host_.paths().FlexMount(volume.pod.plugin, api::VolumeName(volume.pod.folder_name));
+    return host_.paths()
+        .FlexMount(volume.pod.plugin, api::VolumeName(volume.pod.folder_name))
+        .text();
   }
 
   // Until `stop_`; some are unmounted much later than others.

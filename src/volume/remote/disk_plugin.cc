@@ -58,7 +58,7 @@ StatusOr<std::string> DiskPlugin::RunUtility(const platform::Command& command) {
   return std::move(result.out);
 }
 
-std::string DiskPlugin::MountOf(std::string_view device_name) const {
+platform::StagingPath DiskPlugin::MountOf(std::string_view device_name) const {
   return host_.paths().DiskMount(name_, DiskMarks::DigestOf(device_name));
 }
 
@@ -132,7 +132,8 @@ StatusOr<std::string> DiskPlugin::Map(const api::Pod& pod, const VolumeSpec& spe
 }
 
 Status DiskPlugin::MountFileSystem(const VolumeSpec& spec, const Disk& disk,
-                                   const std::string& device, const std::string& target) {
+                                   const std::string& device,
+                                   const platform::StagingPath& staging) {
   ASSIGN_OR_RETURN(const dev_t number, WaitForDevice(device));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   bool in_use = false;
@@ -154,21 +155,21 @@ Status DiskPlugin::MountFileSystem(const VolumeSpec& spec, const Disk& disk,
   HelperMount mount{.plugin = std::string(name_),
                     .fs_type = type,
                     .source = device,
-                    .target = target,
+                    .target = staging.text(),
                     .options = {disk.read_only ? "ro" : "rw"}};
   if (spec.pv != nullptr) {
     for (std::string& option : spec.pv->mount_options()) mount.options.push_back(std::move(option));
   }
-  RETURN_IF_ERROR(platform::MakeFolders(target, 0750));
+  RETURN_IF_ERROR(platform::MakeFolders(staging.text(), 0750));
   return host_.helper_mounts().Mount(mount);
 }
 
 Status DiskPlugin::MountDevice(const api::Pod& pod, const VolumeSpec& spec, const api::Labels&) {
   const std::string what = fmt::format("{} volume '{}'", source_type_, spec.folder_name());
   ASSIGN_OR_RETURN(const Disk disk, ReadDisk(spec));
-  const std::string target = MountOf(DeviceNameOf(spec, disk));
+  const platform::StagingPath staging = MountOf(DeviceNameOf(spec, disk));
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
-  const platform::MountEntry* entry = platform::FindMount(table, target);
+  const platform::MountEntry* entry = platform::FindMount(table, staging.text());
   if (entry != nullptr && !spec.block()) {
     if (disk.read_only || !entry->read_only()) return OkStatus();
     return Error(StatusCode::kFailedPrecondition,
@@ -178,17 +179,17 @@ Status DiskPlugin::MountDevice(const api::Pod& pod, const VolumeSpec& spec, cons
   RETURN_IF_ERROR_WITH(device, what);
   RETURN_IF_ERROR_WITH(CheckUse(spec, *device), what);
   if (spec.block()) return base::Annotate(WaitForDevice(*device).status(), what);
-  return base::Annotate(MountFileSystem(spec, disk, *device, target), what);
+  return base::Annotate(MountFileSystem(spec, disk, *device, staging), what);
 }
 
-Status DiskPlugin::UnmountAll(const std::string& target) {
+Status DiskPlugin::UnmountAll(const platform::StagingPath& staging) {
   // Unmount is called at least once, because the way of the mount may be on record without it.
   for (int i = 0; i < kMaxStackedOnDisk; ++i) {
-    RETURN_IF_ERROR(host_.helper_mounts().Unmount(name_, target));
+    RETURN_IF_ERROR(host_.helper_mounts().Unmount(name_, platform::MountPoint(staging.text())));
     ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
-    if (platform::FindMount(table, target) == nullptr) break;
+    if (platform::FindMount(table, staging.text()) == nullptr) break;
   }
-  return RemoveEmptyFolder(target);
+  return RemoveEmptyFolder(staging.text());
 }
 
 Status DiskPlugin::UnmountDevice(const DeviceRecord& record) {
@@ -201,7 +202,7 @@ Status DiskPlugin::UnmountDevice(const DeviceRecord& record) {
 }
 
 std::string DiskPlugin::DevicePath(const DeviceRecord& record) const {
-  return base::json::Bool(record.state, {"block"}) ? "" : MountOf(record.device_name);
+  return base::json::Bool(record.state, {"block"}) ? "" : MountOf(record.device_name).text();
 }
 
 Status DiskPlugin::ForgetDevice(const DeviceRecord& record) {
@@ -211,9 +212,10 @@ Status DiskPlugin::ForgetDevice(const DeviceRecord& record) {
 
 // ---- for a pod
 
-StatusOr<bool> DiskPlugin::IsUsedByOthers(const std::string& folder, const api::PodUid& pod) const {
+StatusOr<bool> DiskPlugin::IsUsedByOthers(const platform::StagingPath& staging,
+                                          const api::PodUid& pod) const {
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
-  const platform::MountEntry* own = platform::FindMount(table, folder);
+  const platform::MountEntry* own = platform::FindMount(table, staging.text());
   const std::string pods = host_.paths().Pods() + "/", of_pod = pods + pod.text() + "/";
   return own != nullptr &&
          std::any_of(table.begin(), table.end(), [&](const platform::MountEntry& entry) {
@@ -235,13 +237,14 @@ StatusOr<Published> DiskPlugin::SetUp(const api::Pod& pod, const VolumeSpec& spe
     ASSIGN_OR_RETURN(const dev_t number, WaitForDevice(mark->device));
     return binds_.BindDevice(pod, spec, mark->device, number);
   }
-  PodBinds::Source source{.folder = MountOf(device_name), .read_only = disk.read_only};
+  const platform::StagingPath staging = MountOf(device_name);
+  PodBinds::Source source{.folder = staging.text(), .read_only = disk.read_only};
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   if (platform::FindMount(table, source.folder) == nullptr) {
     return Error(StatusCode::kFailedPrecondition, "the disk {} is not mounted at {}",
                  Quote(disk.identity), Quote(source.folder));
   }
-  ASSIGN_OR_RETURN(source.shared, IsUsedByOthers(source.folder, api::PodUid(pod.uid())));
+  ASSIGN_OR_RETURN(source.shared, IsUsedByOthers(staging, api::PodUid(pod.uid())));
   return binds_.BindFolder(pod, spec, source);
 }
 
@@ -259,7 +262,7 @@ Status DiskPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec,
   }
   return GrowFileSystem(
       host_, exec(),
-      {.device = mark->device, .mount_point = MountOf(record.device_name), .bytes = bytes});
+      {.device = mark->device, .mount_point = MountOf(record.device_name).text(), .bytes = bytes});
 }
 
 // ---- the volumes on the node
@@ -277,7 +280,8 @@ StatusOr<VolumePlugin::Found> DiskPlugin::FindOnNode() const {
   const auto disk_at = [&](const std::string& folder) -> std::string {
     const platform::MountEntry* bind = platform::FindMount(table, folder);
     for (const DiskMark& mark : marks) {
-      const platform::MountEntry* own = platform::FindMount(table, MountOf(mark.device_name));
+      const platform::MountEntry* own =
+          platform::FindMount(table, MountOf(mark.device_name).text());
       if (bind != nullptr && own != nullptr && bind->major == own->major &&
           bind->minor == own->minor) {
         return mark.device_name;

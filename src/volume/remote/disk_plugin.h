@@ -108,7 +108,7 @@ class DiskPlugin : public VolumePlugin {
   // Volumes that a pod names itself are kept apart by namespace: a pod must not reach a disk by the
   // key of another tenant's pod that has mapped it.
   std::string DeviceNameOf(const VolumeSpec& spec, const Disk& disk) const;
-  std::string MountOf(std::string_view device_name) const;
+  platform::StagingPath MountOf(std::string_view device_name) const;
   // FAILED_PRECONDITION: others use the disk raw, and this volume would mount it, or the other way
   // round.
   Status CheckUse(const VolumeSpec& spec, const std::string& device) const;
@@ -117,10 +117,10 @@ class DiskPlugin : public VolumePlugin {
   // The device's number. UNAVAILABLE: it has not appeared within some seconds.
   StatusOr<dev_t> WaitForDevice(const std::string& device) const;
   Status MountFileSystem(const VolumeSpec& spec, const Disk& disk, const std::string& device,
-                         const std::string& target);
-  // Whether another pod of this node has a bind of the file system that is mounted at `folder`.
-  StatusOr<bool> IsUsedByOthers(const std::string& folder, const api::PodUid& pod) const;
-  Status UnmountAll(const std::string& target);
+                         const platform::StagingPath& staging);
+  // Whether another pod of this node has a bind of the file system that is mounted at `staging`.
+  StatusOr<bool> IsUsedByOthers(const platform::StagingPath& staging, const api::PodUid& pod) const;
+  Status UnmountAll(const platform::StagingPath& staging);
 
   Host& host_;
   const std::string_view name_;

@@ -94,7 +94,7 @@ Status NetworkPlugin::TearDown(const PodVolumeRecord& record) {
   // Unmount is called at least once, because a dead mount may have been unmounted elsewhere
   // (node/volumes/dead_mounts.h), while the record of the mount still exists.
   for (int i = 0; i < kMaxStacked; ++i) {
-    RETURN_IF_ERROR(host().helper_mounts().Unmount(name(), folder));
+    RETURN_IF_ERROR(host().helper_mounts().Unmount(name(), platform::MountPoint(folder)));
     ASSIGN_OR_RETURN(const auto table, host().mounter().List());
     if (platform::FindMount(table, folder) == nullptr) break;
   }

@@ -138,7 +138,8 @@ bool CheckRun::MountForPod(const Use& use, bool twice) {
 
 bool CheckRun::SetUp(Use& use, bool twice) {
   if (capabilities_.attach) {
-    use.device_folder = scratch_.paths().FlexMount(options_.driver, api::VolumeName(volume_));
+    use.device_folder =
+        scratch_.paths().FlexMount(options_.driver, api::VolumeName(volume_)).text();
     if (!MountDevice(use, twice)) return false;
   }
   return MountForPod(use, twice);
