@@ -35,6 +35,7 @@
 #include "csidriver/node_records.h"
 #include "csidriver/presence.h"
 #include "csidriver/validate.h"
+#include "platform/mounts/mount_paths.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
 #include "proto/csi.pb.h"
@@ -124,12 +125,12 @@ class Node {
       const platform::LoopDevice& device);
   base::Status ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
                                 const PublishedTarget& wanted, const Presence& presence);
-  base::Status UndoPublish(NodeRecord record, const std::string& path);
+  base::Status UndoPublish(NodeRecord record, const platform::TargetPath& target);
   base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishInline(
       const csi::v1::NodePublishVolumeRequest& request);
   base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> UnpublishInline(
       const csi::v1::NodeUnpublishVolumeRequest& request);
-  base::Status CheckNothingAt(const std::string& target) const;
+  base::Status CheckNothingAt(const platform::TargetPath& target) const;
   base::Status MountInline(const block::Record& volume, const Capability& capability,
                            bool read_only);
   base::Status RemoveInline(const block::Record& volume);
@@ -139,7 +140,9 @@ class Node {
   // Finds the pool's id of a volume. A request has that id, or the kubelet's handle of an inline
   // volume.
   base::StatusOr<std::string> FindPoolId(const std::string& volume_id) const;
-  base::Status UnmountAll(const std::string& volume_id, const std::string& path);
+  // Unmounts the volume from a staging or target path, even if it is mounted there several times.
+  template <typename Path>
+  base::Status UnmountAll(const std::string& volume_id, const Path& path);
 
   block::Pool& pool_;
   NodeRecords& records_;
@@ -150,17 +153,17 @@ class Node {
 
 // Makes the target path: a folder, or a file for raw block. OK if it exists. FAILED_PRECONDITION:
 // something else exists there. By the CSI specification, the CO makes the parent folder.
-base::Status MakeTarget(const std::string& path, block::AccessType access);
+base::Status MakeTarget(const platform::TargetPath& target, block::AccessType access);
 // Removes an empty folder or file; OK if it is missing. FAILED_PRECONDITION: something else is
 // there, which this driver did not make.
-base::Status RemoveTarget(const std::string& path);
+base::Status RemoveTarget(const platform::TargetPath& target);
 
 // FAILED_PRECONDITION, naming it, if something else than the volume is mounted at its staging path.
 base::Status CheckStagingPath(const Presence& presence, const block::Record& volume,
-                              const std::string& path);
+                              const platform::StagingPath& path);
 // FAILED_PRECONDITION: `path` is not an existing folder. The caller makes sure that nothing is
 // mounted there, because a mount might hang.
-base::Status CheckStagingFolder(const std::string& path);
+base::Status CheckStagingFolder(const platform::StagingPath& path);
 
 // Whether the container runtime, whose file systems `request` lists, mounts the volume's file
 // system in place of this host.

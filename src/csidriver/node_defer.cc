@@ -45,16 +45,16 @@ base::Status CheckOneKernel(const block::Record& volume, const PublishedTarget& 
                    "that have one file system mounted destroy it",
                    base::Quote(volume.id),
                    other.deferred ? "deferred to a container runtime" : "mounted on this host",
-                   base::Quote(other.path),
+                   other.path,
                    wanted.deferred ? "deferred to a container runtime" : "mounted on this host",
-                   base::Quote(wanted.path));
+                   wanted.path);
     }
     if (wanted.deferred && !(wanted.read_only && other.read_only)) {
       return Error(StatusCode::kFailedPrecondition,
                    "volume {} is deferred to a container runtime {} at {}: a second sandbox, at "
                    "{}, may have it only if both are read-only",
-                   base::Quote(volume.id), other.read_only ? "read-only" : "writable",
-                   base::Quote(other.path), base::Quote(wanted.path));
+                   base::Quote(volume.id), other.read_only ? "read-only" : "writable", other.path,
+                   wanted.path);
     }
   }
   return base::OkStatus();

@@ -20,13 +20,15 @@ bool IsVolumeAt(const block::Record& volume, const Presence& presence, const std
   const Found found = presence.FindAt(path);
   if (found == Found::kOurs) return true;
   if (!presence.recorded().has_value() || !presence.device().has_value()) return false;
-  if (volume.access == block::AccessType::kBlock) return presence.recorded()->staging_path == path;
+  if (volume.access == block::AccessType::kBlock)
+    return presence.recorded()->staging_path.text() == path;
   if (found == Found::kForeign) return false;
-  if (presence.recorded()->staging_path == path) {
+  if (presence.recorded()->staging_path.text() == path) {
     return volume.content == block::Content::kFormatted;
   }
   const std::vector<PublishedTarget> targets = presence.FindTargets();
-  return std::ranges::find(targets, path, &PublishedTarget::path) != targets.end();
+  return std::ranges::find(targets, platform::TargetPath(path), &PublishedTarget::path) !=
+         targets.end();
 }
 
 bool HasOption(const std::vector<std::string>& options, std::string_view option) {
@@ -125,9 +127,9 @@ base::StatusOr<csi::v1::NodeGetVolumeStatsResponse> Node::NodeGetVolumeStats(
              usage.available_inodes, response);
     // The mount at staging is checked, because it has the volume's own options, while the bind
     // mount at a target may be read-only by itself.
-    const platform::MountEntry* mount = presence.recorded().has_value()
-                                            ? presence.MountAt(presence.recorded()->staging_path)
-                                            : presence.MountAt(path);
+    const platform::MountEntry* mount =
+        presence.recorded().has_value() ? presence.MountAt(presence.recorded()->staging_path.text())
+                                        : presence.MountAt(path);
     if (problem.empty() && mount != nullptr) problem = DescribeProblem(*mount);
   }
   SetCondition(problem, *response.mutable_volume_condition());

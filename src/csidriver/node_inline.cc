@@ -20,12 +20,12 @@ base::StatusOr<std::string> Node::FindPoolId(const std::string& volume_id) const
   return volume_id;
 }
 
-base::Status Node::CheckNothingAt(const std::string& target) const {
+base::Status Node::CheckNothingAt(const platform::TargetPath& target) const {
   ASSIGN_OR_RETURN(const auto table, mounter_.List());
-  const platform::MountEntry* mount = platform::FindMount(table, target);
+  const platform::MountEntry* mount = platform::FindMount(table, target.text());
   if (mount == nullptr) return base::OkStatus();
-  return Error(StatusCode::kFailedPrecondition, "target {} is a mount point of {} already",
-               base::Quote(target), base::Quote(mount->source));
+  return Error(StatusCode::kFailedPrecondition, "target {} is a mount point of {} already", target,
+               base::Quote(mount->source));
 }
 
 base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
@@ -36,10 +36,10 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishInline(
   ASSIGN_OR_RETURN(block::NewVolume wanted, ParseInlineVolume(request, capability, offer_));
   ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   wanted.inline_target = path;
-  wanted.pods_identity = IdentifyPodsFolder(path);
+  wanted.pods_identity = IdentifyPodsFolder(platform::TargetPath(path));
   // If the volume existed before, this call must not undo what an earlier call did.
   const bool was_there = pool_.FindVolume(wanted.name).has_value();
-  if (!was_there) RETURN_IF_ERROR(CheckNothingAt(path));
+  if (!was_there) RETURN_IF_ERROR(CheckNothingAt(platform::TargetPath(path)));
   ASSIGN_OR_RETURN(const block::Record volume, pool_.CreateVolume(wanted));
   const base::Status mounted =
       MountInline(volume, capability, request.readonly() || capability.read_only());
@@ -66,7 +66,7 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   // The record treats the target as the staging path.
   const NodeRecord record{.volume_id = volume.id,
-                          .staging_path = path,
+                          .staging_path = platform::StagingPath(path),
                           .capability = capability.Digest() + (read_only ? " read-only" : "")};
   switch (presence.FindAt(path)) {
     case Found::kForeign:
@@ -83,7 +83,7 @@ base::Status Node::MountInline(const block::Record& volume, const Capability& ca
   }
   RETURN_IF_ERROR(records_.Put(record));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.target.before">());
-  RETURN_IF_ERROR(MakeTarget(path, block::AccessType::kMount));
+  RETURN_IF_ERROR(MakeTarget(platform::TargetPath(path), block::AccessType::kMount));
   Capability mounted = capability;
   if (read_only) mounted.mount_flags.push_back("ro");
   ASSIGN_OR_RETURN(const platform::LoopDevice device, MapAndPrepare(volume));
@@ -101,10 +101,11 @@ base::Status Node::RemoveInline(const block::Record& volume) {
 
 base::Status Node::UnmountInline(const block::Record& volume) {
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.inline.unmount.before">());
-  RETURN_IF_ERROR(UnmountAll(volume.id, volume.inline_target));
+  const platform::TargetPath target(volume.inline_target);
+  RETURN_IF_ERROR(UnmountAll(volume.id, target));
   RETURN_IF_ERROR(pool_.Unmap(volume.id, kUnmapPatience));
   RETURN_IF_ERROR(records_.Remove(volume.id));
-  return RemoveTarget(volume.inline_target);
+  return RemoveTarget(target);
 }
 
 base::Status Node::DeleteInline(const block::Record& volume) {
@@ -126,7 +127,9 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::UnpublishInline(
   }
   // The volume is gone or never existed, but an empty target may remain.
   ASSIGN_OR_RETURN(const auto table, mounter_.List());
-  if (platform::FindMount(table, path) == nullptr) RETURN_IF_ERROR(RemoveTarget(path));
+  if (platform::FindMount(table, path) == nullptr) {
+    RETURN_IF_ERROR(RemoveTarget(platform::TargetPath(path)));
+  }
   return csi::v1::NodeUnpublishVolumeResponse();
 }
 
@@ -134,7 +137,9 @@ bool Node::RemoveOrphans() {
   bool seen_all = true;
   for (const block::Record& volume : pool_.List(block::Kind::kVolume)) {
     if (volume.inline_target.empty()) continue;
-    const auto find = [&] { return FindPodFolder(volume.inline_target, volume.pods_identity); };
+    const auto find = [&] {
+      return FindPodFolder(platform::TargetPath(volume.inline_target), volume.pods_identity);
+    };
     const PodFolder found = find();
     seen_all &= found != PodFolder::kUnknown || volume.pods_identity.empty();
     if (found != PodFolder::kGone) continue;

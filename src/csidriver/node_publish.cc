@@ -32,20 +32,20 @@ base::Status CheckOthers(const block::Record& volume, AccessMode::Mode mode,
       return Error(StatusCode::kFailedPrecondition,
                    "raw block volume {} is published {} at {}, and a device is either read-only or "
                    "writable",
-                   base::Quote(volume.id), other.read_only ? "read-only" : "writable",
-                   base::Quote(other.path));
+                   base::Quote(volume.id), other.read_only ? "read-only" : "writable", other.path);
     }
   }
   return base::OkStatus();
 }
 
-void ForgetTarget(NodeRecord& record, std::string_view path) {
+void ForgetTarget(NodeRecord& record, const platform::TargetPath& path) {
   std::erase_if(record.targets, [&](const PublishedTarget& target) { return target.path == path; });
 }
 
 }  // namespace
 
-base::Status MakeTarget(const std::string& path, block::AccessType access) {
+base::Status MakeTarget(const platform::TargetPath& target, block::AccessType access) {
+  const std::string& path = target.text();
   if (access == block::AccessType::kMount) {
     if (mkdir(path.c_str(), 0750) == 0) return base::OkStatus();
   } else {
@@ -64,7 +64,8 @@ base::Status MakeTarget(const std::string& path, block::AccessType access) {
                base::Quote(path), access == block::AccessType::kMount ? "folder" : "plain file");
 }
 
-base::Status RemoveTarget(const std::string& path) {
+base::Status RemoveTarget(const platform::TargetPath& target) {
+  const std::string& path = target.text();
   struct stat st;
   if (lstat(path.c_str(), &st) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return base::OkStatus();
@@ -106,19 +107,21 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::NodePublishVolume(
   ASSIGN_OR_RETURN(path, platform::ResolveMountPoint(path));
   if (const auto resolved = platform::ResolveMountPoint(staging); resolved.ok())
     staging = *resolved;
+  const platform::TargetPath target(path);
+  const platform::StagingPath staging_path(staging);
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
-  if (!IsStaged(volume, presence) || presence.recorded()->staging_path != staging) {
+  if (!IsStaged(volume, presence) || presence.recorded()->staging_path != staging_path) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is not staged at {}",
                  base::Quote(volume.id), base::Quote(staging));
   }
   if (volume.access == block::AccessType::kMount) {
-    RETURN_IF_ERROR(CheckStagingPath(presence, volume, staging));
+    RETURN_IF_ERROR(CheckStagingPath(presence, volume, staging_path));
   }
-  const PublishedTarget wanted{.path = path,
+  const PublishedTarget wanted{.path = target,
                                .read_only = request.readonly() || capability.read_only(),
                                .capability = capability.Digest(),
                                .deferred = CanDefer(request, volume)};
-  const PublishedTarget* known = presence.recorded()->FindTarget(path);
+  const PublishedTarget* known = presence.recorded()->FindTarget(target);
   if (presence.FindAt(path) != Found::kNothing) {
     RETURN_IF_ERROR(ConfirmPublished(volume, capability.mode, wanted, presence));
     return csi::v1::NodePublishVolumeResponse();
@@ -172,11 +175,10 @@ base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::PublishAt(const block::
 // error says what differs.
 base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mode mode,
                                     const PublishedTarget& wanted, const Presence& presence) {
-  if (presence.FindAt(wanted.path) == Found::kForeign) {
+  if (presence.FindAt(wanted.path.text()) == Found::kForeign) {
     return Error(StatusCode::kFailedPrecondition,
-                 "target {} is a mount point of {} already, which is not volume {}",
-                 base::Quote(wanted.path), base::Quote(presence.MountAt(wanted.path)->source),
-                 base::Quote(volume.id));
+                 "target {} is a mount point of {} already, which is not volume {}", wanted.path,
+                 base::Quote(presence.MountAt(wanted.path.text())->source), base::Quote(volume.id));
   }
   NodeRecord record = *presence.recorded();
   const PublishedTarget* known = record.FindTarget(wanted.path);
@@ -184,23 +186,23 @@ base::Status Node::ConfirmPublished(const block::Record& volume, AccessMode::Mod
     return Error(StatusCode::kFailedPrecondition,
                  "target {} is deferred to a container runtime, and this host has the volume "
                  "mounted there: unmount it",
-                 base::Quote(wanted.path));
+                 wanted.path);
   }
   // If there is no record of the mount, only the flag "ro" in the mount table can be compared.
-  const bool same =
-      known != nullptr
-          ? *known == wanted
-          : !wanted.deferred && presence.MountAt(wanted.path)->read_only() == wanted.read_only;
+  const bool same = known != nullptr
+                        ? *known == wanted
+                        : !wanted.deferred &&
+                              presence.MountAt(wanted.path.text())->read_only() == wanted.read_only;
   RETURN_IF_ERROR(CheckSecondPublish(mode, /*same_target=*/true, same));
   if (known != nullptr) return base::OkStatus();
   record.targets.push_back(wanted);
   return records_.Put(record);
 }
 
-base::Status Node::UndoPublish(NodeRecord record, const std::string& path) {
-  RETURN_IF_ERROR(UnmountAll(record.volume_id, path));
-  RETURN_IF_ERROR(RemoveTarget(path));
-  ForgetTarget(record, path);
+base::Status Node::UndoPublish(NodeRecord record, const platform::TargetPath& target) {
+  RETURN_IF_ERROR(UnmountAll(record.volume_id, target));
+  RETURN_IF_ERROR(RemoveTarget(target));
+  ForgetTarget(record, target);
   const std::string volume_id = record.volume_id;
   RETURN_IF_ERROR(records_.PutWithFewerTargets(std::move(record)));
   return UnmountUnpublished(volume_id);
@@ -209,21 +211,22 @@ base::Status Node::UndoPublish(NodeRecord record, const std::string& path) {
 base::StatusOr<csi::v1::NodePublishVolumeResponse> Node::BindTarget(
     const block::Record& volume, const Capability& capability, const PublishedTarget& target,
     const platform::LoopDevice& device, const Presence& presence) {
-  const std::string& staging = presence.recorded()->staging_path;
-  if (volume.access == block::AccessType::kMount && presence.FindAt(staging) == Found::kNothing) {
+  const platform::StagingPath& staging = presence.recorded()->staging_path;
+  if (volume.access == block::AccessType::kMount &&
+      presence.FindAt(staging.text()) == Found::kNothing) {
     RETURN_IF_ERROR(CheckStagingFolder(staging));
-    RETURN_IF_ERROR(MountFileSystem(volume, device, capability.mount_flags, staging));
+    RETURN_IF_ERROR(MountFileSystem(volume, device, capability.mount_flags, staging.text()));
   }
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.publish.target.before">());
   RETURN_IF_ERROR(MakeTarget(target.path, volume.access));
-  platform::MountRequest mount{.target = target.path, .options = {"bind"}};
+  platform::MountRequest mount{.target = target.path.text(), .options = {"bind"}};
   if (volume.access == block::AccessType::kBlock) {
     // The device itself is made read-only, because a read-only bind of a device node does not
     // prevent writes.
     RETURN_IF_ERROR(block::SetReadOnly(device, target.read_only));
     mount.source = device.path;
   } else {
-    mount.source = staging;
+    mount.source = staging.text();
   }
   if (target.read_only) mount.options.push_back("ro");
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.publish.mount.before">());
@@ -241,6 +244,7 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  const platform::TargetPath target(path);
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
     // An unknown volume gives NOT_FOUND. A volume that is only not in use may have left an empty
@@ -250,12 +254,12 @@ base::StatusOr<csi::v1::NodeUnpublishVolumeResponse> Node::NodeUnpublishVolume(
   const std::string context =
       fmt::format("unpublish volume {} from {}", base::Quote(id), base::Quote(path));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.unpublish.unmount.before">());
-  RETURN_IF_ERROR_WITH(UnmountAll(id, path), context);
+  RETURN_IF_ERROR_WITH(UnmountAll(id, target), context);
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.unpublish.unmount.after">());
-  RETURN_IF_ERROR_WITH(RemoveTarget(path), context);
-  if (presence.recorded().has_value() && presence.recorded()->FindTarget(path) != nullptr) {
+  RETURN_IF_ERROR_WITH(RemoveTarget(target), context);
+  if (presence.recorded().has_value() && presence.recorded()->FindTarget(target) != nullptr) {
     NodeRecord record = *presence.recorded();
-    ForgetTarget(record, path);
+    ForgetTarget(record, target);
     RETURN_IF_ERROR(records_.PutWithFewerTargets(std::move(record)));
   }
   // The target is gone, so the request is done. If the mount at staging stays, it does no harm
@@ -272,7 +276,7 @@ base::Status Node::UnmountUnpublished(const std::string& volume_id) {
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume_id));
   const std::optional<NodeRecord>& record = presence.recorded();
   if (!record.has_value() || record->access != block::AccessType::kMount ||
-      presence.FindAt(record->staging_path) == Found::kNothing) {
+      presence.FindAt(record->staging_path.text()) == Found::kNothing) {
     return base::OkStatus();
   }
   const auto is_mounted = [](const PublishedTarget& target) { return !target.deferred; };

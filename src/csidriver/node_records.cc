@@ -36,7 +36,7 @@ base::StatusOr<DeviceUse> ReadUse(const base::Json& value) {
 
 }  // namespace
 
-const PublishedTarget* NodeRecord::FindTarget(std::string_view path) const {
+const PublishedTarget* NodeRecord::FindTarget(const platform::TargetPath& path) const {
   const auto it = std::ranges::find(targets, path, &PublishedTarget::path);
   return it == targets.end() ? nullptr : &*it;
 }
@@ -44,7 +44,7 @@ const PublishedTarget* NodeRecord::FindTarget(std::string_view path) const {
 std::string Encode(const NodeRecord& record) {
   base::Json targets = base::Json::array();
   for (const PublishedTarget& target : record.targets) {
-    targets.push_back({{"path", target.path},
+    targets.push_back({{"path", target.path.text()},
                        {"readOnly", target.read_only},
                        {"capability", target.capability},
                        {"deferred", target.deferred}});
@@ -53,7 +53,7 @@ std::string Encode(const NodeRecord& record) {
       {"version", kVersion},
       {"volumeId", record.volume_id},
       {"bootId", record.boot_id},
-      {"stagingPath", record.staging_path},
+      {"stagingPath", record.staging_path.text()},
       {"capability", record.capability},
       {"accessType", block::NameOf(record.access)},
       {kDeviceUse, NameOf(record.use)},
@@ -68,16 +68,16 @@ base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text) {
   NodeRecord record;
   record.volume_id = json::String(value, {"volumeId"});
   record.boot_id = json::String(value, {"bootId"});
-  record.staging_path = json::String(value, {"stagingPath"});
+  record.staging_path = platform::StagingPath(json::String(value, {"stagingPath"}));
   record.capability = json::String(value, {"capability"});
   record.access = json::String(value, {"accessType"}) == block::NameOf(block::AccessType::kBlock)
                       ? block::AccessType::kBlock
                       : block::AccessType::kMount;
   ASSIGN_OR_RETURN(record.use, ReadUse(value));
   for (const base::Json& target : json::Array(value, {"targets"})) {
-    record.targets.push_back({json::String(target, {"path"}), json::Bool(target, {"readOnly"}),
-                              json::String(target, {"capability"}),
-                              json::Bool(target, {"deferred"})});
+    record.targets.push_back(
+        {platform::TargetPath(json::String(target, {"path"})), json::Bool(target, {"readOnly"}),
+         json::String(target, {"capability"}), json::Bool(target, {"deferred"})});
   }
   if (!block::IsId(record.volume_id) || record.boot_id.empty() || record.staging_path.empty()) {
     return base::Error(base::StatusCode::kDataLoss, "a member of the record is missing or unknown");

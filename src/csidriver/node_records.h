@@ -20,11 +20,12 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "block/record.h"
+#include "platform/mounts/mount_paths.h"
 
 namespace berth::csidriver {
 
 struct PublishedTarget {
-  std::string path;
+  platform::TargetPath path;
   bool read_only = false;
   std::string capability;  // Capability::Digest
   // A container runtime mounts the volume for this target, and this host mounts nothing there.
@@ -43,14 +44,15 @@ enum class DeviceUse {
 struct NodeRecord {
   std::string volume_id;
   std::string boot_id;
-  std::string staging_path;
+  // Of an inline volume, its target path.
+  platform::StagingPath staging_path;
   std::string capability;  // Capability::Digest of the staging
   block::AccessType access = block::AccessType::kMount;
   DeviceUse use = DeviceUse::kNone;
   std::vector<PublishedTarget> targets;
 
   // nullptr: there is none. The result is valid until `targets` changes.
-  const PublishedTarget* FindTarget(std::string_view path) const;
+  const PublishedTarget* FindTarget(const platform::TargetPath& path) const;
 };
 
 std::string Encode(const NodeRecord& record);

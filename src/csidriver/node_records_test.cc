@@ -15,11 +15,13 @@ namespace {
 
 NodeRecord Sample() {
   return {.volume_id = base::NewUuid(),
-          .staging_path = "/staging",
+          .staging_path = platform::StagingPath("/staging"),
           .capability = "digest",
           .access = block::AccessType::kBlock,
           .use = DeviceUse::kDeferred,
-          .targets = {{"/a", true, "x"}, {"/b", false, "y"}, {"/c", false, "z", true}}};
+          .targets = {{platform::TargetPath("/a"), true, "x"},
+                      {platform::TargetPath("/b"), false, "y"},
+                      {platform::TargetPath("/c"), false, "z", true}}};
 }
 
 std::unique_ptr<NodeRecords> Open(const std::string& folder) {
@@ -35,7 +37,7 @@ TEST(NodeRecordsTest, RecordsOfThisBootSurviveARestart) {
   const auto records = Open(folder.path());
   const auto found = records->Get(record.volume_id);
   ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->staging_path, "/staging");
+  EXPECT_EQ(found->staging_path, platform::StagingPath("/staging"));
   EXPECT_EQ(found->access, block::AccessType::kBlock);
   EXPECT_EQ(found->use, DeviceUse::kDeferred);
   EXPECT_EQ(found->targets, record.targets);

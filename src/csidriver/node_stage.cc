@@ -16,12 +16,12 @@ constexpr int kMaxStacked = 16;
 }  // namespace
 
 base::Status CheckStagingPath(const Presence& presence, const block::Record& volume,
-                              const std::string& path) {
-  if (presence.FindAt(path) != Found::kForeign) return base::OkStatus();
-  const platform::MountEntry& mount = *presence.MountAt(path);
+                              const platform::StagingPath& path) {
+  if (presence.FindAt(path.text()) != Found::kForeign) return base::OkStatus();
+  const platform::MountEntry& mount = *presence.MountAt(path.text());
   return Error(StatusCode::kFailedPrecondition,
                "another mount ({} from {}) stands at staging path {}, which is not volume {}",
-               mount.fs_type, base::Quote(mount.source), base::Quote(path), base::Quote(volume.id));
+               mount.fs_type, base::Quote(mount.source), path, base::Quote(volume.id));
 }
 
 bool Node::IsStaged(const block::Record& volume, const Presence& presence) {
@@ -30,11 +30,11 @@ bool Node::IsStaged(const block::Record& volume, const Presence& presence) {
   return volume.content == block::Content::kFormatted;
 }
 
-base::Status CheckStagingFolder(const std::string& path) {
-  const auto folder = platform::OpenFolder(path);
+base::Status CheckStagingFolder(const platform::StagingPath& path) {
+  const auto folder = platform::OpenFolder(path.text());
   if (folder.ok()) return base::OkStatus();
   return Error(StatusCode::kFailedPrecondition, "staging path {} is not an existing folder: {}",
-               base::Quote(path), base::Message(folder.status()));
+               path, base::Message(folder.status()));
 }
 
 base::Status CheckUse(const block::Record& volume, const Capability& capability) {
@@ -63,13 +63,14 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
                    pool_.Get(block::Kind::kVolume, request.volume_id()));
   RETURN_IF_ERROR(CheckUse(volume, capability));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  const platform::StagingPath staging(path);
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume.id));
   const bool staged = IsStaged(volume, presence);
   const bool is_block = volume.access == block::AccessType::kBlock;
   if (staged) {
-    if (presence.recorded()->staging_path != path) {
+    if (presence.recorded()->staging_path != staging) {
       return Error(StatusCode::kFailedPrecondition, "volume {} is staged at {}",
-                   base::Quote(volume.id), base::Quote(presence.recorded()->staging_path));
+                   base::Quote(volume.id), presence.recorded()->staging_path);
     }
     if (presence.recorded()->capability != capability.Digest()) {
       return Error(StatusCode::kAlreadyExists,
@@ -78,7 +79,7 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
     }
     if (is_block) return csi::v1::NodeStageVolumeResponse();
   }
-  RETURN_IF_ERROR(CheckStagingPath(presence, volume, path));
+  RETURN_IF_ERROR(CheckStagingPath(presence, volume, staging));
   // A volume that was published since its staging is prepared. Any other volume is prepared again,
   // because an interrupted call may not have finished that. This is safe, because no pod uses the
   // volume.
@@ -90,9 +91,9 @@ base::StatusOr<csi::v1::NodeStageVolumeResponse> Node::NodeStageVolume(
     return Error(StatusCode::kFailedPrecondition, "volume {} is mounted at {}",
                  base::Quote(volume.id), base::Quote(elsewhere));
   }
-  RETURN_IF_ERROR(CheckStagingFolder(path));
+  RETURN_IF_ERROR(CheckStagingFolder(staging));
   NodeRecord record{.volume_id = volume.id,
-                    .staging_path = path,
+                    .staging_path = staging,
                     .capability = capability.Digest(),
                     .access = volume.access};
   if (presence.recorded().has_value()) {
@@ -171,26 +172,27 @@ base::Status Node::UndoStage(const std::string& volume_id) {
   return records_.Remove(volume_id);
 }
 
-// Unmounts the volume from `path`, even if it is mounted there several times.
-base::Status Node::UnmountAll(const std::string& volume_id, const std::string& path) {
+template <typename Path>
+base::Status Node::UnmountAll(const std::string& volume_id, const Path& path) {
   for (int i = 0; i < kMaxStacked; ++i) {
     ASSIGN_OR_RETURN(const Presence presence, FindPresence(volume_id));
-    switch (presence.FindAt(path)) {
+    switch (presence.FindAt(path.text())) {
       case Found::kNothing:
         return base::OkStatus();
       case Found::kForeign:
         return Error(StatusCode::kFailedPrecondition,
-                     "{} is a mount point of {}, which is not volume {}: it is left mounted",
-                     base::Quote(path), base::Quote(presence.MountAt(path)->source),
-                     base::Quote(volume_id));
+                     "{} is a mount point of {}, which is not volume {}: it is left mounted", path,
+                     base::Quote(presence.MountAt(path.text())->source), base::Quote(volume_id));
       case Found::kOurs:
-        RETURN_IF_ERROR(mounter_.Unmount(path));
+        RETURN_IF_ERROR(mounter_.Unmount(path.text()));
         break;
     }
   }
-  return Error(StatusCode::kInternal, "{} is still mounted after {} unmounts", base::Quote(path),
-               kMaxStacked);
+  return Error(StatusCode::kInternal, "{} is still mounted after {} unmounts", path, kMaxStacked);
 }
+
+template base::Status Node::UnmountAll(const std::string&, const platform::StagingPath&);
+template base::Status Node::UnmountAll(const std::string&, const platform::TargetPath&);
 
 base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
     const csi::v1::NodeUnstageVolumeRequest& request) {
@@ -201,22 +203,23 @@ base::StatusOr<csi::v1::NodeUnstageVolumeResponse> Node::NodeUnstageVolume(
   const std::string& id = request.volume_id();
   ASSIGN_OR_RETURN(const auto hold, pool_.LockVolume(id));
   if (const auto resolved = platform::ResolveMountPoint(path); resolved.ok()) path = *resolved;
+  const platform::StagingPath staging(path);
   ASSIGN_OR_RETURN(const Presence presence, FindPresence(id));
   if (!presence.recorded().has_value() && !presence.device().has_value()) {
     // Nothing is staged: OK if the volume exists, else NOT_FOUND.
     RETURN_IF_ERROR(pool_.Get(block::Kind::kVolume, id));
     return csi::v1::NodeUnstageVolumeResponse();
   }
-  if (presence.recorded().has_value() && presence.recorded()->staging_path != path &&
+  if (presence.recorded().has_value() && presence.recorded()->staging_path != staging &&
       presence.FindAt(path) != Found::kOurs) {
     return csi::v1::NodeUnstageVolumeResponse();  // the volume is staged at another path
   }
   if (const auto targets = presence.FindTargets(); !targets.empty()) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is still published at {}",
-                 base::Quote(id), base::Quote(targets[0].path));
+                 base::Quote(id), targets[0].path);
   }
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.unstage.unmount.before">());
-  RETURN_IF_ERROR_WITH(UnmountAll(id, path), fmt::format("unstage volume {}", base::Quote(id)));
+  RETURN_IF_ERROR_WITH(UnmountAll(id, staging), fmt::format("unstage volume {}", base::Quote(id)));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.unstage.unmount.after">());
   const DeviceUse use = presence.recorded().has_value() ? presence.recorded()->use : DeviceUse{};
   RETURN_IF_ERROR_WITH(DetachVolume(id, use), fmt::format("unstage volume {}", base::Quote(id)));

@@ -23,8 +23,8 @@ std::string PodsFolderOf(std::string_view target) {
 
 }  // namespace
 
-std::string IdentifyPodsFolder(std::string_view target) {
-  const std::string folder = PodsFolderOf(target);
+std::string IdentifyPodsFolder(const platform::TargetPath& target) {
+  const std::string folder = PodsFolderOf(target.text());
   struct statx st{};
   if (folder.empty() || statx(AT_FDCWD, folder.c_str(), AT_SYMLINK_NOFOLLOW,
                               STATX_TYPE | STATX_INO | STATX_BTIME, &st) != 0) {
@@ -34,8 +34,8 @@ std::string IdentifyPodsFolder(std::string_view target) {
   return fmt::format("{}@{}.{:09}", st.stx_ino, st.stx_btime.tv_sec, st.stx_btime.tv_nsec);
 }
 
-PodFolder FindPodFolder(std::string_view target, std::string_view pods_identity) {
-  const std::string folder(base::FolderOf(target));
+PodFolder FindPodFolder(const platform::TargetPath& target, std::string_view pods_identity) {
+  const std::string folder(base::FolderOf(target.text()));
   struct stat info;
   if (lstat(folder.c_str(), &info) == 0) return PodFolder::kThere;
   if (errno != ENOENT || pods_identity.empty()) return PodFolder::kUnknown;

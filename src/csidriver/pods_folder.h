@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 
+#include "platform/mounts/mount_paths.h"
+
 namespace berth::csidriver {
 
 // Returns the identity of the folder of all pods, which is "KUBELET/pods" for the target path
 // "KUBELET/pods/UID/volumes/kubernetes.io~csi/NAME/mount". Empty: the target has another form, or
 // the folder cannot be read.
-std::string IdentifyPodsFolder(std::string_view target);
+std::string IdentifyPodsFolder(const platform::TargetPath& target);
 
 enum class PodFolder {
   kThere,
@@ -26,6 +28,6 @@ enum class PodFolder {
 // Looks for the folder that the kubelet makes before it publishes a volume at `target`, and removes
 // after it has unpublished the volume. `pods_identity` is what IdentifyPodsFolder returned when the
 // volume was made.
-PodFolder FindPodFolder(std::string_view target, std::string_view pods_identity);
+PodFolder FindPodFolder(const platform::TargetPath& target, std::string_view pods_identity);
 
 }  // namespace berth::csidriver

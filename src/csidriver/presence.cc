@@ -40,25 +40,27 @@ Found Presence::FindAt(std::string_view path) const {
   }
   // Without the pool's record the device is unknown. This node's record of this boot still names
   // the paths where the volume was mounted, so that a pod can end.
-  const bool named = recorded_.has_value() &&
-                     (recorded_->staging_path == path || recorded_->FindTarget(path) != nullptr);
+  const bool named =
+      recorded_.has_value() && (recorded_->staging_path.text() == path ||
+                                recorded_->FindTarget(platform::TargetPath(path)) != nullptr);
   return named && mount->source.starts_with("/dev/loop") ? Found::kOurs : Found::kForeign;
 }
 
 bool Presence::IsUsed() const {
   if (!recorded_.has_value()) return false;
-  return FindAt(recorded_->staging_path) == Found::kOurs || !FindTargets().empty();
+  return FindAt(recorded_->staging_path.text()) == Found::kOurs || !FindTargets().empty();
 }
 
-std::vector<PublishedTarget> Presence::FindTargets(std::string_view except) const {
+std::vector<PublishedTarget> Presence::FindTargets(const platform::TargetPath& except) const {
   std::vector<PublishedTarget> present;
   if (!recorded_.has_value()) return present;
   for (const PublishedTarget& target : recorded_->targets) {
     if (target.path == except) continue;
     // If something is mounted at a deferred target, its folder is not checked, because that mount
     // may hang.
-    const bool exists = target.deferred ? MountAt(target.path) != nullptr || IsFolder(target.path)
-                                        : FindAt(target.path) == Found::kOurs;
+    const bool exists = target.deferred
+                            ? MountAt(target.path.text()) != nullptr || IsFolder(target.path.text())
+                            : FindAt(target.path.text()) == Found::kOurs;
     if (exists) present.push_back(target);
   }
   return present;

@@ -41,7 +41,7 @@ class Presence {
   bool IsUsed() const;
   // The recorded targets, except the one at `except`, that exist: the volume is mounted there, or,
   // for a deferred target, its folder exists.
-  std::vector<PublishedTarget> FindTargets(std::string_view except = "") const;
+  std::vector<PublishedTarget> FindTargets(const platform::TargetPath& except = {}) const;
   // Whether a recorded target that exists is deferred. If one target is deferred, all are.
   bool IsDeferred() const;
   // One of the paths where the volume's file system is mounted; empty: it is not mounted.
