@@ -159,7 +159,7 @@ TEST_F(LostChangesTest, ANodesReachIsLoadedAnew) {
   };
   NodeReach reach(*losing_);
   const auto reaches = [&](const char* secret) {
-    return reach.Reaches("a", "", "secrets", "default", secret);
+    return reach.Reaches(api::NodeName("a"), "", "secrets", "default", secret);
   };
   make_pod("before");
   EXPECT_TRUE(reaches("before"));

@@ -23,12 +23,13 @@ using testing::HasSubstr;
 // "of-cluster".
 class FakeReach : public ReachOracle {
  public:
-  bool Reaches(std::string_view node, std::string_view, std::string_view, std::string_view,
+  bool Reaches(const api::NodeName& node, std::string_view, std::string_view, std::string_view,
                std::string_view name) override {
-    return node == "a" && name == "mine";
+    return node.text() == "a" && name == "mine";
   }
-  bool IsSecretOfCluster(std::string_view node, std::string_view, std::string_view name) override {
-    return node == "a" && name == "of-cluster";
+  bool IsSecretOfCluster(const api::NodeName& node, std::string_view,
+                         std::string_view name) override {
+    return node.text() == "a" && name == "of-cluster";
   }
 };
 

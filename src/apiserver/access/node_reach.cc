@@ -89,16 +89,16 @@ class NodeReach::References : public store::Watcher {
     return lost_;
   }
 
-  bool Has(std::string_view node, std::string_view reference) {
+  bool Has(const api::NodeName& node, std::string_view reference) {
     MutexLock lock(mutex_);
-    const auto it = by_node_.find(std::string(node));
+    const auto it = by_node_.find(node);
     return it != by_node_.end() && it->second.contains(std::string(reference));
   }
 
-  std::vector<std::string> FindReferences(std::string_view node, std::string_view prefix) {
+  std::vector<std::string> FindReferences(const api::NodeName& node, std::string_view prefix) {
     MutexLock lock(mutex_);
     std::vector<std::string> out;
-    const auto it = by_node_.find(std::string(node));
+    const auto it = by_node_.find(node);
     if (it == by_node_.end()) return out;
     for (auto at = it->second.lower_bound(std::string(prefix));
          at != it->second.end() && at->first.starts_with(prefix); ++at) {
@@ -116,7 +116,7 @@ class NodeReach::References : public store::Watcher {
 
  private:
   struct Bound {
-    std::string node;
+    api::NodeName node;
     std::vector<std::string> references;
   };
 
@@ -124,7 +124,7 @@ class NodeReach::References : public store::Watcher {
     Bound bound;
     if (MayBeBound(*record.value)) {
       const Json object = DecodeStored(*record.value).value_or(Json());
-      bound.node = String(object, {"spec", "nodeName"});
+      bound.node = api::NodeName(String(object, {"spec", "nodeName"}));
       if (!bound.node.empty()) bound.references = ReferencesOf(kind_, object);
     }
     MutexLock lock(mutex_);
@@ -155,7 +155,7 @@ class NodeReach::References : public store::Watcher {
   bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   std::unordered_map<std::string, Bound> bound_ ABSL_GUARDED_BY(mutex_);  // by store key
   // For each node, how many of its objects hold each reference.
-  std::unordered_map<std::string, std::map<std::string, int>> by_node_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<api::NodeName, std::map<std::string, int>> by_node_ ABSL_GUARDED_BY(mutex_);
 };
 
 NodeReach::NodeReach(store::Store& store) : store_(store) {}
@@ -182,7 +182,7 @@ base::Status NodeReach::LoadReferences() {
   return load(host_mounts_, api::kinds::kHostMount);
 }
 
-bool NodeReach::Refers(std::string_view node, std::string_view reference) {
+bool NodeReach::Refers(const api::NodeName& node, std::string_view reference) {
   if (const auto loaded = LoadReferences(); !loaded.ok()) {
     LOG_ERROR("api: cannot read what the pods and host mounts of nodes refer to: {}",
               base::ToString(loaded));
@@ -205,14 +205,14 @@ bool NodeReach::Refers(std::string_view node, std::string_view reference) {
   return false;
 }
 
-bool NodeReach::IsBound(const api::KindInfo& kind, std::string_view node, std::string_view ns,
+bool NodeReach::IsBound(const api::KindInfo& kind, const api::NodeName& node, std::string_view ns,
                         std::string_view name) {
   const auto record = store_.Get(ObjectStoreKey(kind, ns, name));
   if (!record.ok()) return false;
-  return String(DecodeStored(*record->value).value_or(Json()), {"spec", "nodeName"}) == node;
+  return String(DecodeStored(*record->value).value_or(Json()), {"spec", "nodeName"}) == node.text();
 }
 
-bool NodeReach::ReachesVolume(std::string_view node, std::string_view name) {
+bool NodeReach::ReachesVolume(const api::NodeName& node, std::string_view name) {
   const auto record = store_.Get(ObjectStoreKey(api::kinds::kPersistentVolume, "", name));
   if (!record.ok()) return false;
   const Json volume = DecodeStored(*record->value).value_or(Json());
@@ -222,7 +222,7 @@ bool NodeReach::ReachesVolume(std::string_view node, std::string_view name) {
                                   String(volume, {"spec", "claimRef", "namespace"}), claim));
 }
 
-bool NodeReach::FindVolume(std::string_view node, bool settled,
+bool NodeReach::FindVolume(const api::NodeName& node, bool settled,
                            const std::function<bool(const Json&)>& visit) {
   std::shared_ptr<References> all[2];
   {
@@ -252,14 +252,14 @@ bool NodeReach::FindVolume(std::string_view node, bool settled,
   return false;
 }
 
-bool NodeReach::ReachesByVolume(std::string_view node, std::string_view resource,
+bool NodeReach::ReachesByVolume(const api::NodeName& node, std::string_view resource,
                                 std::string_view ns, std::string_view name) {
   return FindVolume(node, /*settled=*/false,
                     [&](const Json& volume) { return VolumeRefersTo(volume, resource, ns, name); });
 }
 
-bool NodeReach::Reaches(std::string_view node, std::string_view group, std::string_view resource,
-                        std::string_view ns, std::string_view name) {
+bool NodeReach::Reaches(const api::NodeName& node, std::string_view group,
+                        std::string_view resource, std::string_view ns, std::string_view name) {
   if (group == "storage.k8s.io" && resource == "volumeattachments") {
     return IsBound(api::kinds::kVolumeAttachment, node, "", name);
   }
@@ -316,15 +316,15 @@ std::set<std::string> NodeReach::FindClustersOf(std::string_view ns, std::string
   return clusters;
 }
 
-bool NodeReach::HasEntryOf(std::string_view node, const std::set<std::string>& clusters) {
+bool NodeReach::HasEntryOf(const api::NodeName& node, const std::set<std::string>& clusters) {
   const auto is_of_node = [&](const api::FenceEntry& entry) {
-    return entry.node == node && clusters.contains(entry.cluster_name);
+    return entry.node == node.text() && clusters.contains(entry.cluster_name);
   };
-  const bool fenced = FindObject(api::kinds::kVolumeFence, node, [&](const Json& object) {
+  const bool fenced = FindObject(api::kinds::kVolumeFence, node.text(), [&](const Json& object) {
     return std::ranges::any_of(api::VolumeFence(object).entries(), is_of_node);
   });
   if (fenced) return true;
-  const auto record = store_.Get(ObjectStoreKey(api::kinds::kNodeCleanup, "", node));
+  const auto record = store_.Get(ObjectStoreKey(api::kinds::kNodeCleanup, "", node.text()));
   if (!record.ok()) return false;
   const api::NodeCleanup cleanup(DecodeStored(*record->value).value_or(Json::object()));
   return std::ranges::any_of(cleanup.entries(), [&](const api::CleanupEntry& entry) {
@@ -332,7 +332,7 @@ bool NodeReach::HasEntryOf(std::string_view node, const std::set<std::string>& c
   });
 }
 
-bool NodeReach::IsSecretOfCluster(std::string_view node, std::string_view ns,
+bool NodeReach::IsSecretOfCluster(const api::NodeName& node, std::string_view ns,
                                   std::string_view name) {
   const std::set<std::string> clusters = FindClustersOf(ns, name);
   if (clusters.empty()) return false;

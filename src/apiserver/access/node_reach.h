@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "api/kind_info.h"
+#include "api/kinds/object_ids.h"
 #include "base/json.h"
 #include "base/mutex.h"
 #include "store/store.h"
@@ -34,12 +35,12 @@ class ReachOracle {
  public:
   virtual ~ReachOracle() = default;
   // Whether the object belongs to `node`, or an object that belongs to it refers to this one.
-  virtual bool Reaches(std::string_view node, std::string_view group, std::string_view resource,
+  virtual bool Reaches(const api::NodeName& node, std::string_view group, std::string_view resource,
                        std::string_view ns, std::string_view name) = 0;
   // Whether the back end of a StorageCluster names the Secret (spec.backend.*.secretRef), and the
   // node has to do with a volume of that StorageCluster: a pod that is bound to the node uses it,
   // or the node has an entry in its VolumeFence, or still has to take it off (NodeCleanup).
-  virtual bool IsSecretOfCluster(std::string_view node, std::string_view ns,
+  virtual bool IsSecretOfCluster(const api::NodeName& node, std::string_view ns,
                                  std::string_view name) = 0;
 };
 
@@ -48,33 +49,33 @@ class NodeReach : public ReachOracle {
   explicit NodeReach(store::Store& store);  // borrows `store`
   ~NodeReach() override;
 
-  bool Reaches(std::string_view node, std::string_view group, std::string_view resource,
+  bool Reaches(const api::NodeName& node, std::string_view group, std::string_view resource,
                std::string_view ns, std::string_view name) override;
-  bool IsSecretOfCluster(std::string_view node, std::string_view ns,
+  bool IsSecretOfCluster(const api::NodeName& node, std::string_view ns,
                          std::string_view name) override;
 
  private:
   class References;
 
   base::Status LoadReferences() ABSL_LOCKS_EXCLUDED(mutex_);
-  bool Refers(std::string_view node, std::string_view reference);
-  bool IsBound(const api::KindInfo& kind, std::string_view node, std::string_view ns,
+  bool Refers(const api::NodeName& node, std::string_view reference);
+  bool IsBound(const api::KindInfo& kind, const api::NodeName& node, std::string_view ns,
                std::string_view name);
-  bool ReachesVolume(std::string_view node, std::string_view name);
+  bool ReachesVolume(const api::NodeName& node, std::string_view name);
   // Calls `visit` for the volumes that the node's pods and host mounts use, until it returns true,
   // and returns whether it did. `settled`: waits for the writes that were acknowledged before.
-  bool FindVolume(std::string_view node, bool settled,
+  bool FindVolume(const api::NodeName& node, bool settled,
                   const std::function<bool(const base::Json& volume)>& visit);
   // The names of the StorageClusters whose back end names the Secret.
   std::set<std::string> FindClustersOf(std::string_view ns, std::string_view name);
   // Whether a VolumeFence or the node's NodeCleanup has an entry of the node for one of the
   // clusters.
-  bool HasEntryOf(std::string_view node, const std::set<std::string>& clusters);
+  bool HasEntryOf(const api::NodeName& node, const std::set<std::string>& clusters);
   // Calls `visit` for the objects of a kind whose text has `part`, until it returns true, and
   // returns whether it did.
   bool FindObject(const api::KindInfo& kind, std::string_view part,
                   const std::function<bool(const base::Json& object)>& visit);
-  bool ReachesByVolume(std::string_view node, std::string_view resource, std::string_view ns,
+  bool ReachesByVolume(const api::NodeName& node, std::string_view resource, std::string_view ns,
                        std::string_view name);
 
   store::Store& store_;

@@ -29,13 +29,13 @@ class NodeReachTest : public ApiTest {
 TEST_F(NodeReachTest, FollowsPodsAsTheyComeAndGo) {
   NodeReach reach(*store_);
   const auto reaches = [&](const char* node, const char* secret) {
-    return reach.Reaches(node, "", "secrets", "default", secret);
+    return reach.Reaches(api::NodeName(node), "", "secrets", "default", secret);
   };
   MakePod("before", "a", SecretVolume("s1"));
   EXPECT_TRUE(reaches("a", "s1"));
   EXPECT_FALSE(reaches("b", "s1"));
-  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "other", "s1"));
-  EXPECT_FALSE(reach.Reaches("a", "", "configmaps", "default", "s1"));
+  EXPECT_FALSE(reach.Reaches(api::NodeName("a"), "", "secrets", "other", "s1"));
+  EXPECT_FALSE(reach.Reaches(api::NodeName("a"), "", "configmaps", "default", "s1"));
   // What was acknowledged is known at once, each time.
   for (int i = 0; i < 50; ++i) {
     const std::string name = fmt::format("late-{}", i);
@@ -82,7 +82,7 @@ class ClusterSecretTest : public NodeReachTest {
   }
   bool Reads(const std::string& node, const std::string& secret = "ceph",
              const std::string& ns = "berth-block") {
-    return reach().IsSecretOfCluster(node, ns, secret);
+    return reach().IsSecretOfCluster(api::NodeName(node), ns, secret);
   }
   NodeReach& reach() {
     if (reach_ == nullptr) reach_ = std::make_unique<NodeReach>(*store_);
@@ -158,17 +158,18 @@ TEST_F(NodeReachTest, FollowsClaimsToVolumesAndTheirSecrets) {
   ASSERT_EQ(Patch(At(kClaims, "c"), {{"spec", {{"volumeName", "pv"}}}}).code, 200);
   MakePod("p", "a", ClaimVolume("c"));
   NodeReach reach(*store_);
-  EXPECT_TRUE(reach.Reaches("a", "", "persistentvolumeclaims", "default", "c"));
-  EXPECT_TRUE(reach.Reaches("a", "", "persistentvolumes", "", "pv"));
-  EXPECT_TRUE(reach.Reaches("a", "", "secrets", "vault", "stage"));
-  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "vault", "control"));
-  EXPECT_FALSE(reach.Reaches("a", "", "secrets", "default", "stage"));
+  EXPECT_TRUE(reach.Reaches(api::NodeName("a"), "", "persistentvolumeclaims", "default", "c"));
+  EXPECT_TRUE(reach.Reaches(api::NodeName("a"), "", "persistentvolumes", "", "pv"));
+  EXPECT_TRUE(reach.Reaches(api::NodeName("a"), "", "secrets", "vault", "stage"));
+  EXPECT_FALSE(reach.Reaches(api::NodeName("a"), "", "secrets", "vault", "control"));
+  EXPECT_FALSE(reach.Reaches(api::NodeName("a"), "", "secrets", "default", "stage"));
   for (const char* resource : {"persistentvolumes", "persistentvolumeclaims", "secrets"}) {
-    EXPECT_FALSE(reach.Reaches("b", "", resource, resource[0] == 's' ? "vault" : "default",
+    EXPECT_FALSE(reach.Reaches(api::NodeName("b"), "", resource,
+                               resource[0] == 's' ? "vault" : "default",
                                resource[0] == 's' ? "stage" : "c"))
         << resource;
   }
-  EXPECT_FALSE(reach.Reaches("b", "", "persistentvolumes", "", "pv"));
+  EXPECT_FALSE(reach.Reaches(api::NodeName("b"), "", "persistentvolumes", "", "pv"));
 }
 
 TEST_F(NodeReachTest, FollowsVolumesToWhatTheirMountsNeed) {
@@ -204,10 +205,14 @@ TEST_F(NodeReachTest, FollowsVolumesToWhatTheirMountsNeed) {
     ASSERT_EQ(Patch(At(kClaims, claim_name), {{"spec", {{"volumeName", pv_name}}}}).code, 200);
     MakePod(fmt::format("p-{}", node), node, ClaimVolume(claim_name));
     NodeReach reach(*store_);
-    EXPECT_TRUE(reach.Reaches(node, "", one.resource, one.ns, one.name)) << one.source;
-    EXPECT_FALSE(reach.Reaches(node, "", one.resource, "other", one.name)) << one.source;
-    EXPECT_FALSE(reach.Reaches(node, "", one.resource, one.ns, "other")) << one.source;
-    EXPECT_FALSE(reach.Reaches("elsewhere", "", one.resource, one.ns, one.name)) << one.source;
+    EXPECT_TRUE(reach.Reaches(api::NodeName(node), "", one.resource, one.ns, one.name))
+        << one.source;
+    EXPECT_FALSE(reach.Reaches(api::NodeName(node), "", one.resource, "other", one.name))
+        << one.source;
+    EXPECT_FALSE(reach.Reaches(api::NodeName(node), "", one.resource, one.ns, "other"))
+        << one.source;
+    EXPECT_FALSE(reach.Reaches(api::NodeName("elsewhere"), "", one.resource, one.ns, one.name))
+        << one.source;
   }
 }
 

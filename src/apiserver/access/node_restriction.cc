@@ -254,7 +254,7 @@ Status CheckNodeWrite(const NodeWrite& write) {
   return base::OkStatus();
 }
 
-Status CheckNodeTokenRequest(std::string_view node, std::string_view account,
+Status CheckNodeTokenRequest(const api::NodeName& node, std::string_view account,
                              const Json& bound_object, const Json* pod) {
   const auto refuse = [&](std::string_view why) {
     return ForbiddenError(api::kinds::kServiceAccount, account, why);
@@ -266,13 +266,13 @@ Status CheckNodeTokenRequest(std::string_view node, std::string_view account,
     return refuse("node requested token with a pod binding without a uid");
   }
   if (pod == nullptr) return NotFoundError(api::kinds::kPod, String(bound_object, {"name"}));
-  if (String(*pod, {"spec", "nodeName"}) != node) {
+  if (String(*pod, {"spec", "nodeName"}) != node.text()) {
     return refuse("node requested token bound to a pod scheduled on a different node");
   }
   return base::OkStatus();
 }
 
-Status CheckNodeTokenAudience(std::string_view node, std::string_view account,
+Status CheckNodeTokenAudience(const api::NodeName& node, std::string_view account,
                               const Json& audiences, const Json& pod, Lookup& lookup) {
   const auto refuse = [&](std::string_view why) {
     return ForbiddenError(api::kinds::kServiceAccount, account, why);
@@ -284,7 +284,7 @@ Status CheckNodeTokenAudience(std::string_view node, std::string_view account,
   return refuse(
       fmt::format("audience \"{}\" not found in pod spec volume, system:node:{} is not authorized "
                   "to request tokens for this audience",
-                  audience, node));
+                  audience, node.text()));
 }
 
 }  // namespace berth::apiserver

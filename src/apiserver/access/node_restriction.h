@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "api/kind_info.h"
+#include "api/kinds/object_ids.h"
 #include "apiserver/kinds/kind_rules.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -30,14 +31,14 @@ base::Status CheckNodeWrite(const NodeWrite& write);
 // only for its own pods, and must bind each token to its pod. `bound_object` is
 // spec.boundObjectRef; `pod` is null if no pod has that name. 403 if the request is refused, 404 if
 // the pod is missing.
-base::Status CheckNodeTokenRequest(std::string_view node, std::string_view account,
+base::Status CheckNodeTokenRequest(const api::NodeName& node, std::string_view account,
                                    const base::Json& bound_object, const base::Json* pod);
 
 // Checks the audiences of a node's TokenRequest for `pod`: at most one, which a projected volume of
 // the pod names, or the CSIDriver of one of its volumes; without one, it is the API's own. 403 if
 // the request is refused; errors of `lookup`. Kubernetes also allows the audiences that RBAC grants
 // by the verb request-serviceaccounts-token-audience, but this API has no RBAC (ADR 6).
-base::Status CheckNodeTokenAudience(std::string_view node, std::string_view account,
+base::Status CheckNodeTokenAudience(const api::NodeName& node, std::string_view account,
                                     const base::Json& audiences, const base::Json& pod,
                                     Lookup& lookup);
 

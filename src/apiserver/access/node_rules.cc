@@ -33,9 +33,10 @@ bool IsWithinLimit(const NodeRule& rule, std::string_view node, const AccessAttr
       return asked.FieldValue("spec.nodeName") == node;
     case Limit::kReached:
       return !asked.name.empty() &&
-             reach.Reaches(node, asked.group, asked.resource, asked.ns, asked.name);
+             reach.Reaches(api::NodeName(node), asked.group, asked.resource, asked.ns, asked.name);
     case Limit::kOfCluster:
-      return !asked.name.empty() && reach.IsSecretOfCluster(node, asked.ns, asked.name);
+      return !asked.name.empty() &&
+             reach.IsSecretOfCluster(api::NodeName(node), asked.ns, asked.name);
   }
   return false;
 }

@@ -104,11 +104,12 @@ Status TokenIssuer::BindToken(const ResourceRequest& request, const Json& spec,
     const auto pod = kind == "Pod" ? lookup.Get(api::kinds::kPod, request.ns, name)
                                    : base::StatusOr<Json>(Json());
     if (!pod.ok() && pod.status().code() != StatusCode::kNotFound) return pod.status();
-    RETURN_IF_ERROR(CheckNodeTokenRequest(request.role.node, request.name, reference,
-                                          pod.ok() ? &*pod : nullptr));
+    const api::NodeName node(request.role.node);
+    RETURN_IF_ERROR(
+        CheckNodeTokenRequest(node, request.name, reference, pod.ok() ? &*pod : nullptr));
     RETURN_IF_ERROR(CheckUid(api::kinds::kPod, reference, *pod));
-    RETURN_IF_ERROR(CheckNodeTokenAudience(request.role.node, request.name,
-                                           Array(spec, {"audiences"}), *pod, lookup));
+    RETURN_IF_ERROR(
+        CheckNodeTokenAudience(node, request.name, Array(spec, {"audiences"}), *pod, lookup));
   }
   if (reference.empty()) return base::OkStatus();
   const api::KindInfo* info = kind == "Pod"      ? &api::kinds::kPod
