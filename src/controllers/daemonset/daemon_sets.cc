@@ -197,12 +197,12 @@ Status DaemonSets::CarryOutPlan(const Set& set, const Plan& plan, const std::str
     note(DeletePod(set, *pod));
   }
   for (size_t i = 0; i < std::min(plan.create_on.size(), kBurst) && result.ok(); ++i) {
-    note(CreatePod(set, plan.create_on[i], hash));
+    note(CreatePod(set, api::NodeName(plan.create_on[i]), hash));
   }
   return result;
 }
 
-Status DaemonSets::CreatePod(const Set& set, const std::string& node, const std::string& hash) {
+Status DaemonSets::CreatePod(const Set& set, const api::NodeName& node, const std::string& hash) {
   const auto created = kube::Create(context_.client, api::Pod(MakeDaemonPod(set, node, hash)));
   if (!created.ok()) {
     context_.events.Record(set.reference(), EventType::kWarning, "FailedCreate",
@@ -211,7 +211,7 @@ Status DaemonSets::CreatePod(const Set& set, const std::string& node, const std:
   }
   pods_.Observe(created->json());
   LOG_INFO("pod {} of daemon set {} is made for node {}", base::Quote(created->key()),
-           base::Quote(set.key()), base::Quote(node));
+           base::Quote(set.key()), node);
   context_.events.Record(set.reference(), EventType::kNormal, "SuccessfulCreate",
                          fmt::format("Created pod: {}", created->name()));
   return base::OkStatus();

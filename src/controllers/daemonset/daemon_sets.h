@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/mutex.h"
 #include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
@@ -69,7 +70,7 @@ class DaemonSets : public Controller {
   Nodes NodesOf(const Set& set, const std::vector<PodPtr>& pods) const;
   base::Status CarryOutPlan(const Set& set, const Plan& plan, const std::string& hash,
                             std::chrono::milliseconds& again);
-  base::Status CreatePod(const Set& set, const std::string& node, const std::string& hash);
+  base::Status CreatePod(const Set& set, const api::NodeName& node, const std::string& hash);
   base::Status DeletePod(const Set& set, const api::Pod& pod);
   // How long a failed pod stays before it is replaced. Zero: it must be replaced now; then the next
   // pause on the node begins, which is longer.

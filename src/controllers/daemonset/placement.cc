@@ -95,7 +95,7 @@ Json ControllerReference(const api::DaemonSet& set) {
           {"blockOwnerDeletion", true}};
 }
 
-Json MakeDaemonPod(const api::DaemonSet& set, const std::string& node, const std::string& hash) {
+Json MakeDaemonPod(const api::DaemonSet& set, const api::NodeName& node, const std::string& hash) {
   const Json& pod_template = set.pod_template();
   Json metadata = {{"generateName", set.name() + "-"},
                    {"namespace", set.ns()},
@@ -114,9 +114,10 @@ Json MakeDaemonPod(const api::DaemonSet& set, const std::string& node, const std
   base::json::Set(
       spec, {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"},
       {{"nodeSelectorTerms",
-        Json::array({{{"matchFields", Json::array({{{"key", std::string(kNodeName)},
-                                                    {"operator", "In"},
-                                                    {"values", Json::array({node})}}})}}})}});
+        Json::array(
+            {{{"matchFields", Json::array({{{"key", std::string(kNodeName)},
+                                            {"operator", "In"},
+                                            {"values", Json::array({node.text()})}}})}}})}});
   return {{"apiVersion", api::Pod::kInfo.api_version()},
           {"kind", std::string(api::Pod::kInfo.kind)},
           {"metadata", std::move(metadata)},

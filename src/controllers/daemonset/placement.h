@@ -4,6 +4,7 @@
 #include <string>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 
 namespace berth::controllers::daemonset {
 
@@ -23,7 +24,7 @@ Fit FitOf(const api::DaemonSet& set, const api::Node& node);
 
 // The pod for a node: the template, pinned by node affinity on metadata.name, with the automatic
 // tolerations, the labels of its revision, and the set as its controller.
-base::Json MakeDaemonPod(const api::DaemonSet& set, const std::string& node,
+base::Json MakeDaemonPod(const api::DaemonSet& set, const api::NodeName& node,
                          const std::string& hash);
 
 // The node that a pod is on, or is pinned to; "" if neither.

@@ -85,7 +85,7 @@ TEST(PlacementTest, ATaintKeepsPodsAwayAndOneOfThemDrivesThemOut) {
 
 TEST(PlacementTest, ADaemonPodIsPinnedLabelledAndControlled) {
   const api::DaemonSet set = SetWith(Required("disk", "ssd"));
-  const api::Pod pod(MakeDaemonPod(set, "node-a", "h4sh"));
+  const api::Pod pod(MakeDaemonPod(set, api::NodeName("node-a"), "h4sh"));
   EXPECT_EQ(pod.String({"metadata", "generateName"}), "log-");
   EXPECT_EQ(pod.label("app"), "log");
   EXPECT_EQ(pod.label("controller-revision-hash"), "h4sh");
@@ -105,7 +105,7 @@ TEST(PlacementTest, ATolerationForATimeBecomesOneForEver) {
                                                                     {"operator", "Exists"},
                                                                     {"effect", "NoExecute"},
                                                                     {"tolerationSeconds", 30}}})}});
-  const api::Pod pod(MakeDaemonPod(set, "node-a", "h4sh"));
+  const api::Pod pod(MakeDaemonPod(set, api::NodeName("node-a"), "h4sh"));
   ASSERT_EQ(pod.tolerations().size(), 6U);
   EXPECT_FALSE(pod.tolerations()[0].contains("tolerationSeconds"));
 }

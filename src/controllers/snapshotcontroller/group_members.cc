@@ -126,11 +126,11 @@ Status GroupMembers::Complete(const VolumeGroupSnapshot& group,
 }
 
 std::shared_ptr<const api::PersistentVolume> GroupMembers::FindVolume(
-    const std::string& driver, const std::string& handle) const {
-  auto found = volumes_.ByIndex(kVolumesByHandle, api::ObjectKey(driver, handle));
+    const std::string& driver, const api::VolumeHandle& handle) const {
+  auto found = volumes_.ByIndex(kVolumesByHandle, api::ObjectKey(driver, handle.text()));
   if (found.size() == 1) return std::move(found.front());
   LOG_WARNING("{} PersistentVolumes have the handle {} of driver {}: its snapshot names no claim",
-              found.size(), base::Quote(handle), base::Quote(driver));
+              found.size(), handle, base::Quote(driver));
   return nullptr;
 }
 
@@ -139,7 +139,7 @@ Status GroupMembers::CompleteMember(const VolumeGroupSnapshot& group,
   const std::string volume_handle = base::json::String(info, {"volumeHandle"});
   const std::string hash = HashOfMember(group, volume_handle);
   const std::string name = fmt::format("{}{}", kMemberPrefix, hash);
-  const auto volume = FindVolume(content.driver(), volume_handle);
+  const auto volume = FindVolume(content.driver(), api::VolumeHandle(volume_handle));
   ASSIGN_OR_RETURN(const Content made,
                    FindOrCreate(context_.client, contents_,
                                 NewMemberContent(content, fmt::format("snapcontent-{}", hash), name,

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "api/kinds/group_snapshots.h"
+#include "api/kinds/object_ids.h"
 #include "controllers/controller.h"
 
 namespace berth::controllers::snapshotcontroller {
@@ -45,7 +46,7 @@ class GroupMembers {
 
   // The only volume of the driver with this handle; nullptr: there is none, or there are several.
   std::shared_ptr<const api::PersistentVolume> FindVolume(const std::string& driver,
-                                                          const std::string& handle) const;
+                                                          const api::VolumeHandle& handle) const;
   base::Status CompleteMember(const api::VolumeGroupSnapshot& group,
                               const api::VolumeGroupSnapshotContent& content,
                               const base::Json& info);
