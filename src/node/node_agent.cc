@@ -134,8 +134,8 @@ class NodeAgentImpl : public NodeAgent {
   }
 
   Status MakeParts(const MakePlugins& make_plugins) {
-    host_ = std::make_unique<NodeHost>(options_.node_name, options_.kubelet_folder, client_,
-                                       informers_, events_, clock_);
+    host_ = std::make_unique<NodeHost>(api::NodeName(options_.node_name), options_.kubelet_folder,
+                                       client_, informers_, events_, clock_);
     // The folder becomes a shared mount, because mounts that a container makes in a volume
     // (Bidirectional) must reach the host, and the host's mounts must reach containers.
     RETURN_IF_ERROR_WITH(host_->mounter().MakeShared(options_.kubelet_folder),

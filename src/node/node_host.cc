@@ -11,9 +11,9 @@ using base::StatusOr;
 
 }  // namespace
 
-NodeHost::NodeHost(std::string node_name, std::string kubelet_folder, kube::Client& client,
+NodeHost::NodeHost(const api::NodeName& node, std::string kubelet_folder, kube::Client& client,
                    kube::Informers& informers, base::EventSink& events, const base::Clock& clock)
-    : node_name_(std::move(node_name)),
+    : node_name_(node.text()),
       paths_(std::move(kubelet_folder)),
       client_(client),
       events_(events),

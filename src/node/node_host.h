@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/kinds/object_ids.h"
 #include "base/clock.h"
 #include "base/event_sink.h"
 #include "kube/client.h"
@@ -24,7 +25,7 @@ namespace berth::node {
 class NodeHost : public volume::Host {
  public:
   // The references are borrowed and must outlive the host.
-  NodeHost(std::string node_name, std::string kubelet_folder, kube::Client& client,
+  NodeHost(const api::NodeName& node, std::string kubelet_folder, kube::Client& client,
            kube::Informers& informers, base::EventSink& events, const base::Clock& clock);
 
   // Call it before any plugin is made. Without this call, all utilities run on this host.

@@ -29,7 +29,7 @@ class NodeHostTest : public ::testing::Test {
   kube::FakeClient client_;
   kube::Informers informers_{client_};
   FakeEvents events_;
-  NodeHost host_{"node-a", "/var/lib/kubelet", client_, informers_, events_, clock_};
+  NodeHost host_{api::NodeName("node-a"), "/var/lib/kubelet", client_, informers_, events_, clock_};
 };
 
 TEST_F(NodeHostTest, DriversComeFromTheCopyEvenWhileTheApiIsAway) {
