@@ -215,7 +215,7 @@ class Attachments {
   // Grows the device and its file system if the image grew. The record must have a mapping.
   base::Status GrowVolume(Record& record, block::Backend& backend);
   // Grows the volume, and returns the size that its device has then.
-  base::StatusOr<int64_t> GrowRecorded(const std::string& volume, const std::string& mount_dir,
+  base::StatusOr<int64_t> GrowRecorded(const api::VolumeName& volume, const std::string& mount_dir,
                                        Deadline deadline);
   // Reports in events and in the fence's status why the volume's device no longer works.
   void ReportQuarantined(const Record& record, const std::string& why);

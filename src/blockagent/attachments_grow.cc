@@ -49,16 +49,16 @@ Status Attachments::GrowVolume(Record& record, block::Backend& backend) {
       record.fs_type);
 }
 
-StatusOr<int64_t> Attachments::GrowRecorded(const std::string& volume, const std::string& mount_dir,
-                                            Deadline deadline) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume, deadline));
-  std::optional<Record> record = records_->Get(volume);
+StatusOr<int64_t> Attachments::GrowRecorded(const api::VolumeName& volume,
+                                            const std::string& mount_dir, Deadline deadline) {
+  ASSIGN_OR_RETURN(const auto hold, locks_.WaitExclusive(volume.text(), deadline));
+  std::optional<Record> record = records_->Get(volume.text());
   const auto is_mounted_there = [&](const Use& use) {
     return use.state == State::kMounted && use.entry.mount_dir == mount_dir;
   };
   if (!record.has_value() || !record->mapping.has_value() ||
       std::ranges::none_of(record->uses, is_mounted_there)) {
-    return Error(StatusCode::kFailedPrecondition, "volume {} is not mounted at {}", Quote(volume),
+    return Error(StatusCode::kFailedPrecondition, "volume {} is not mounted at {}", volume,
                  Quote(mount_dir));
   }
   ASSIGN_OR_RETURN(const BackendPtr backend, OpenBackend(record->backend));
@@ -83,7 +83,8 @@ Status Attachments::Expand(const std::string& mount_dir, int64_t bytes, Deadline
   std::chrono::milliseconds pause = kFirstPause;
   while (true) {
     // The volume is not locked during the pauses, so that it can be unmounted meanwhile.
-    ASSIGN_OR_RETURN(const int64_t size, GrowRecorded(folder->volume, mount_dir, deadline));
+    ASSIGN_OR_RETURN(const int64_t size,
+                     GrowRecorded(api::VolumeName(folder->volume), mount_dir, deadline));
     if (size >= bytes) {
       LOG_INFO("volume {} at {} has {}", Quote(folder->volume), Quote(mount_dir),
                api::FormatBytes(size));
