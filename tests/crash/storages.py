@@ -64,8 +64,12 @@ class Storage:
         raise NotImplementedError
 
     def fenced(self):
-        """Gives the fences that stand, by node."""
+        """Gives the fences that stand, by node, if the storage can tell them."""
         return {}
+
+    def may_be_fenced(self, node):
+        """Whether the node may be fenced, as far as the storage can tell."""
+        return True
 
     def serve_elsewhere(self, image):
         """Gives the other node's process, once it serves the image; False: it does not yet."""
@@ -97,6 +101,7 @@ class Rbd(Storage):
         self.pool_namespace = f"{folder.name}-{self.way.link}"
         CEPH.rbd(f"rbd.RBD().namespace_create(io, '{self.pool_namespace}')")
         self.cluster = CEPH.settings(namespace=self.pool_namespace)
+        self.were_fenced = set()  # addresses
 
     def secret(self):
         return {"key": base64.b64encode(self.cluster["key"].encode()).decode()}
@@ -110,12 +115,19 @@ class Rbd(Storage):
 
     def fenced(self):
         try:
-            return CEPH.call("fenced", node="tester", cluster=self.cluster)["nodes"]
+            nodes = CEPH.call("fenced", node="tester", cluster=self.cluster)["nodes"]
         except rbd.CallError as error:
             raise Failure(str(error)) from None
+        for addresses in nodes.values():
+            self.were_fenced.update(addresses)
+        return nodes
+
+    def may_be_fenced(self, node):
+        return node in self.fenced()
 
     def left(self):
-        """Also what Berth has on record of clients, and addresses of this place on the blocklist."""
+        """Also what Berth has on record of clients, and fenced addresses that are still on the blocklist. The entry of a
+        call that died with a lock stays there, because the call may only be frozen."""
         found = CEPH.rbd(f"""
 io.set_namespace('{self.pool_namespace}')
 for name in rbd.RBD().list(io):
@@ -131,7 +143,7 @@ for one in ('berth.clients', 'berth.fenced', 'berth.images', 'berth.trash'):
                 print(one, key, value)
     except rados.ObjectNotFound:
         pass""").splitlines()
-        return found + [f"blocklist {address}" for address in CEPH.blocklist() if address.startswith(f"{self.way.ours}:")]
+        return found + [f"blocklist {address}" for address in sorted(self.were_fenced & set(CEPH.blocklist()))]
 
     def stop(self):
         super().stop()

@@ -119,6 +119,7 @@ def give_back(s, other):
         pass
     else:
         raise AssertionError(f"the other node still writes\n{s.log_tail()}")
+    s.step("the storage to know the fence", lambda: s.storage.may_be_fenced(OTHER))
     s.storage.end()
     s.gone("nodecleanups", OTHER)
     s.step("the fence of the other node to be lifted", lambda: is_lifted(s))
