@@ -42,11 +42,11 @@ def leaves_nothing(berth, handler):
 
 
 def run(berth, name, claim, **spec):
-    """Starts a pod that keeps running; its log has the output of its start."""
+    """Starts a pod whose script has done its work and keeps running; its log has the script's output."""
     berth.apply(objects.pod(name, spec.pop("script", "true") + "; trap exit TERM; sleep 1000 & wait", [claim],
                             mounts=spec.pop("mounts", [{"name": claim, "mountPath": "/data"}]),
                             **{"runtimeClassName": "sandboxed"} | spec))
-    return berth.wait_phase("pods", name, "Running")
+    return crust.wait_begun(berth.wait_phase("pods", name, "Running"))
 
 
 def grow(berth, name, size, storage_class="deferred"):

@@ -97,7 +97,7 @@ def namespaces(handler):
 def run(berth, handler, name, script="true", claim="shared"):
     berth.apply(objects.pod(name, script + "; trap exit TERM; sleep 1000 & wait", [claim], mounts=MOUNTS,
                             runtimeClassName="sandboxed"))
-    pod = berth.wait_phase("pods", name, "Running")
+    pod = crust.wait_begun(berth.wait_phase("pods", name, "Running"))
     # Where the host's mounts are private, a server keeps copies of other tests' mounts as long as it lives.
     for pid in servers(handler):
         mounts.let_go_of_others(pid, own=handler.folder)

@@ -210,6 +210,22 @@ def claim(name, size="320Mi", storage_class="deferred", mode="ReadWriteOncePod")
     return made
 
 
+def wait_begun(pod):
+    """Waits until the script of a running pod sleeps, because a container runs before its script has done anything."""
+    containers = [status["containerID"].rpartition("/")[2] for status in pod["status"]["containerStatuses"]]
+    cgroups = [next(pathlib.Path("/sys/fs/cgroup").glob(f"*/k8s.io/{container}")) for container in containers]
+
+    def sleeps():
+        for cgroup in cgroups:
+            for pid in (cgroup / "cgroup.procs").read_text().split():
+                with contextlib.suppress(OSError):  # it has ended
+                    if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                        return True
+        return False
+    wait_for(f"the script of pod {pod['metadata']['name']} to sleep", sleeps)
+    return pod
+
+
 def shut_down(pod, path):
     """Shuts down the file system at `path` in a running pod's first container, as after a fatal error."""
     shutdown, at_once = 0x8004587D, 2  # FS_IOC_SHUTDOWN, without writing its log out
