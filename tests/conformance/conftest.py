@@ -33,7 +33,7 @@ def kubeconfig(request):
     try:
         berth.start(wait=False)
         path = berth.data / "kubeconfig"
-        standalone.wait_for("the API", lambda: berth.run("get", "nodes", check=False).returncode == 0)
+        standalone.wait_for("the API", berth.answers)
         yield kube.Kubeconfig(path)
     finally:
         berth.kill()

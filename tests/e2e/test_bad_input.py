@@ -127,8 +127,7 @@ def test_without_a_runtime_pods_wait_and_say_why(new_berth):
     berth = new_berth()
     berth.runtime_socket = berth.folder / "no-such.sock"
     berth.start(wait=False)
-    wait_for("the API", lambda: berth.run("get", "nodes", "-o", "json", check=False).returncode == 0
-             and berth.items("nodes"))
+    wait_for("the API", lambda: berth.answers() and berth.items("nodes"))
     berth.apply([objects.claim("data"), objects.pod("user", "true", ["data"])])
     wait_for("a reason", lambda: "runtime" in berth.describe("pods", "user"))
     assert berth.get("pods", "user")["status"].get("phase", "Pending") == "Pending"

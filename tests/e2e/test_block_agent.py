@@ -10,8 +10,7 @@ import pytest
 from lib import block_agent, mounts, objects
 from lib.block_agent import BlockAgent, loops_of
 from lib.further_node import FurtherNode
-from lib.local_api import WatchedStandalone
-from lib.standalone import wait_for
+from lib.standalone import Standalone, wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
@@ -75,7 +74,7 @@ class Site:
 
 @contextlib.contextmanager
 def two_nodes(runtime, node_flags=(), agent_flags=()):
-    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
     berth.start()
     further = FurtherNode(berth, "node-b", pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp")), node_flags)
     site = Site(berth, further, agent_flags)

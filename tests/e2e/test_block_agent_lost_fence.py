@@ -7,8 +7,7 @@ import tempfile
 import pytest
 from lib import block_agent, mounts, objects
 from lib.block_agent import BlockAgent, loops_of
-from lib.local_api import WatchedStandalone
-from lib.standalone import wait_for
+from lib.standalone import Standalone, wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e, pytest.mark.security]
 
@@ -27,7 +26,7 @@ done
 
 class Site:
     def __init__(self, runtime):
-        self.berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+        self.berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
         self.images = self.berth.folder / "images"
         self.images.mkdir()
         self.agent = BlockAgent(self.berth, "node-a", self.berth.data, self.berth.folder)

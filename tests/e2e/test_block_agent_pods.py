@@ -9,9 +9,8 @@ import tempfile
 import pytest
 from lib import block_agent, mounts, objects, pod_image
 from lib.block_agent import loops_of
-from lib.local_api import WatchedStandalone
 from lib.machine import Machine
-from lib.standalone import wait_for
+from lib.standalone import Standalone, wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
@@ -122,7 +121,7 @@ def machine():
 @pytest.fixture(scope="module")
 def node(machine):
     socket = machine.own_containerd("start", machine.folder / "c")
-    berth = WatchedStandalone(machine.folder / "b", socket, inside=machine.inside, flags=["--block-agent-image", IMAGE])
+    berth = Standalone(machine.folder / "b", socket, inside=machine.inside, flags=["--block-agent-image", IMAGE])
     try:
         pod_image.import_into(socket, "block-agent", machine.folder / "image.tar")
         berth.start()

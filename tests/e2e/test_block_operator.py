@@ -8,9 +8,9 @@ import tempfile
 import pytest
 from lib import block_agent, mounts, objects
 from lib.block_agent import BlockAgent, loops_of
-from lib.local_api import LocalApi, WatchedStandalone
+from lib.local_api import LocalApi
 from lib.roles import LEASE
-from lib.standalone import wait_for
+from lib.standalone import Standalone, wait_for
 
 pytestmark = [pytest.mark.blockagent, pytest.mark.e2e]
 
@@ -52,7 +52,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def module_site(runtime):
-    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
     berth.start()
     site = Site(berth)
     try:

@@ -29,7 +29,7 @@ def berth():
     berth = standalone.Standalone(folder, folder / "no-runtime.sock", flags=["--http-endpoint", "127.0.0.1:0"])
     try:
         berth.start(wait=False)
-        standalone.wait_for("the API", lambda: berth.run("get", "nodes", check=False).returncode == 0)
+        standalone.wait_for("the API", berth.answers)
         yield berth
     finally:
         berth.kill()

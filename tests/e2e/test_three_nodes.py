@@ -9,8 +9,7 @@ import tempfile
 import pytest
 from lib import csi_double, mounts, objects
 from lib.further_node import DRIVER, FurtherNode
-from lib.local_api import WatchedStandalone
-from lib.standalone import wait_for
+from lib.standalone import Standalone, wait_for
 
 pytestmark = [pytest.mark.csi, pytest.mark.e2e]
 
@@ -70,7 +69,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def module_cluster(runtime):
-    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
     registry = berth.data / "kubelet" / "plugins_registry"
     registry.mkdir(parents=True)
     double = csi_double.CsiDouble(berth.folder / "double", registry).start()

@@ -276,7 +276,7 @@ def test_records_outlive_the_process(bare):
     before = failures()
     bare.kill()
     bare.start(wait=False)
-    wait_for("the API", lambda: bare.run("get", "nodes", check=False).returncode == 0)
+    wait_for("the API", bare.answers)
     wait_for("another failure, counted on", lambda: failures() > before)
     for record in (bare.data / "flight").iterdir():
         assert record.stat().st_mode & 0o777 == 0o600

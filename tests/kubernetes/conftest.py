@@ -66,7 +66,7 @@ def own_cluster():
     berth = Standalone(folder, folder / "no-runtime.sock")
     try:
         berth.start(wait=False)
-        wait_for("the API", lambda: berth.run("get", "nodes", check=False).returncode == 0)
+        wait_for("the API", berth.answers)
         yield Cluster(berth.data / "kubeconfig", berth=berth)
     finally:
         berth.kill()

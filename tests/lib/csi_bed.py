@@ -50,7 +50,7 @@ class Bed:
 
     def start_berth(self):
         self.berth.start(wait=False)
-        wait_for("the API", lambda: self.berth.run("get", "nodes", check=False).returncode == 0)
+        wait_for("the API", self.berth.answers)
         self.wait_registered()
 
     def wait_registered(self):

@@ -4,8 +4,7 @@ import pathlib
 import tempfile
 
 from lib.iscsi import call
-from lib.local_api import WatchedStandalone
-from lib.standalone import wait_for
+from lib.standalone import Standalone, wait_for
 from lib.storage_site import NAMESPACE, StorageSite
 from lib.tgt import MIB, TARGET, Tgt
 
@@ -71,7 +70,7 @@ def iscsi_site(runtime):
     """Gives a started IscsiSite. lib.tgt.Missing: a package of the target could not be fetched."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"))
     tgt = Tgt(folder / "tgt")
-    berth = WatchedStandalone(folder, runtime)
+    berth = Standalone(folder, runtime)
     made = None
     try:
         for lun, size in SIZES.items():

@@ -3,7 +3,7 @@ import http.client
 import json
 import socket
 
-from lib.standalone import Failure, Standalone
+from lib.failure import Failure
 
 PATHS = {
     "pods": "/api/v1/namespaces/default/pods",
@@ -31,7 +31,8 @@ PATHS = {
     "volumegroupsnapshotcontents": "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotcontents",
     "volumegroupsnapshotclasses": "/apis/groupsnapshot.storage.k8s.io/v1/volumegroupsnapshotclasses",
 }
-SHORT = {"pvc": "persistentvolumeclaims", "pv": "persistentvolumes"}
+SHORT = {"pvc": "persistentvolumeclaims", "pv": "persistentvolumes", "pod": "pods", "node": "nodes",
+         "namespace": "namespaces"}
 PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "PersistentVolume": "persistentvolumes",
            "Node": "nodes", "Namespace": "namespaces", "Endpoints": "endpoints", "RuntimeClass": "runtimeclasses",
            "StorageClass": "storageclasses", "CSINode": "csinodes",
@@ -40,6 +41,14 @@ PLURALS = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims", "Pe
            "VolumeAttributesClass": "volumeattributesclasses", "VolumeSnapshot": "volumesnapshots",
            "VolumeSnapshotClass": "volumesnapshotclasses", "VolumeSnapshotContent": "volumesnapshotcontents",
            "VolumeGroupSnapshot": "volumegroupsnapshots", "VolumeGroupSnapshotClass": "volumegroupsnapshotclasses"}
+
+
+def path_of(kind, ns):
+    """Gives the path of a kind's list, in a namespace if the kind has namespaces. It is None where PATHS has none."""
+    path = PATHS.get(SHORT.get(kind, kind))
+    if path is None or ns == "default":
+        return path
+    return path.replace("/namespaces/default/", f"/namespaces/{ns}/") if "/namespaces/default/" in path else None
 
 
 class _Connection(http.client.HTTPConnection):
@@ -74,13 +83,13 @@ class LocalApi:
         finally:
             connection.close()
 
-    def get(self, plural, name):
+    def get(self, kind, name, ns="default"):
         """Gives the object, or None."""
-        code, answer = self.call("GET", f"{PATHS[plural]}/{name}")
+        code, answer = self.call("GET", f"{path_of(kind, ns)}/{name}")
         return None if code == 404 else self._ok(code, answer)
 
-    def items(self, plural):
-        return self._ok(*self.call("GET", PATHS[plural]))["items"]
+    def items(self, kind, ns="default"):
+        return self._ok(*self.call("GET", path_of(kind, ns)))["items"]
 
     def create(self, item):
         """Creates the object unless it exists."""
@@ -103,20 +112,3 @@ class LocalApi:
         if code >= 400:
             raise Failure(f"{code}: {answer.get('message', answer)}")
         return answer
-
-
-class WatchedStandalone(Standalone):
-    """A Standalone that is driven by commands and watched over the socket, so that waiting costs no process for each
-    look."""
-
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.api = LocalApi(self.data / "api.sock")
-
-    def get(self, kind, name, ns="default"):
-        kind = SHORT.get(kind, kind)
-        return self.api.get(kind, name) if ns == "default" and kind in PATHS else super().get(kind, name, ns)
-
-    def items(self, kind, ns="default"):
-        kind = SHORT.get(kind, kind)
-        return self.api.items(kind) if ns == "default" and kind in PATHS else super().items(kind, ns)

@@ -3,9 +3,8 @@ import contextlib
 import pathlib
 import tempfile
 
-from lib.local_api import WatchedStandalone
 from lib.rbd import POOL, RbdCluster
-from lib.standalone import wait_for
+from lib.standalone import Standalone, wait_for
 from lib.storage_site import NAMESPACE, StorageSite
 
 USER, SECRET = "berth", "berth-ceph"
@@ -64,7 +63,7 @@ class RbdSite(StorageSite):
 def rbd_site(runtime):
     """Gives a started RbdSite. lib.ceph.Missing: a package of Ceph could not be fetched."""
     ceph = RbdCluster(pathlib.Path(tempfile.mkdtemp(prefix="bc-", dir="/var/tmp")) / "ceph")
-    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
     made = None
     try:
         ceph.start()

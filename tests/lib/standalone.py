@@ -1,4 +1,5 @@
-"""A standalone Berth with a containerd of its own, driven as a person would: by the command line.
+"""A standalone Berth with a containerd of its own, driven as a person would, by the command line, and watched over the
+API's socket, because a look by the command line takes a process.
 
 Used by the demonstration, the tests and the benchmarks.
 """
@@ -12,14 +13,13 @@ import threading
 import time
 import urllib.request
 
+from lib.failure import Failure
+from lib.local_api import LocalApi, path_of
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 IMAGE = "berth.local/busybox:1"
 # The program under test; the environment names another build of it.
 BINARY = pathlib.Path(os.environ.get("BERTH_BINARY", ROOT / "build" / "bin" / "berth"))
-
-
-class Failure(AssertionError):
-    """A command failed, or a condition did not come true in time."""
 
 
 def own_containerd(verb, folder, *runtimes, containerd=None):
@@ -44,17 +44,18 @@ def hears_sigterm(pid):
 
 def wait_for(what, probe, seconds=60, interval=None):
     """Calls `probe` until its value is true, and gives that value. After the time-out a Failure names `what`, with
-    the last value. `interval` is the time between two calls in seconds. Without it a longer wait has longer intervals,
-    because most probes run a command, and the tests beside need the processors."""
+    the last value. `interval` is the time between two calls in seconds. Without it a longer wait and a slower probe have
+    longer intervals, because many probes run a command, and the tests beside need the processors."""
     began = time.monotonic()
     while True:
+        asked = time.monotonic()
         value = probe()
         if value:
             return value
-        waited = time.monotonic() - began
+        waited, took = time.monotonic() - began, time.monotonic() - asked
         if waited > seconds:
             raise Failure(f"gave up after {seconds} s waiting for {what}; last seen: {value!r}")
-        time.sleep(interval or min(max(waited / 10, 0.02), 0.1))
+        time.sleep(interval or max(min(max(waited / 10, 0.02), 0.1), min(took, 0.5)))
 
 
 class Standalone:
@@ -89,11 +90,8 @@ class Standalone:
     def _ready(self):
         if self.process.poll() is not None:
             raise Failure(f"'berth up' ended with {self.process.returncode}:\n{self.log_tail()}")
-        if self.run("get", "nodes", "-o", "json", check=False).returncode != 0:
-            return False
-        nodes = self.items("nodes")
-        return any(c["type"] == "Ready" and c["status"] == "True"
-                   for node in nodes for c in node.get("status", {}).get("conditions", []))
+        return self.answers() and any(c["type"] == "Ready" and c["status"] == "True" for node in self.items("nodes")
+                                      for c in node.get("status", {}).get("conditions", []))
 
     def keep_port(self):
         """The API gets its port of now at the next start, too, as others know it."""
@@ -163,22 +161,37 @@ class Standalone:
             manifest = "\n---\n".join(json.dumps(item) for item in objects)
         return self.run("apply", "-f", "-", stdin=manifest)
 
+    def delete(self, kind, name, check=True):
+        return self.run("delete", kind, name, check=check)
+
+    # -- watching
+
+    @property
+    def api(self):
+        return LocalApi(self.data / "api.sock", timeout=60)
+
+    def answers(self):
+        """Tells whether the API answers."""
+        try:
+            return self.api.call("GET", "/api/v1/nodes")[0] == 200
+        except Failure:
+            return False
+
     def items(self, kind, ns="default"):
+        if path_of(kind, ns):
+            return self.api.items(kind, ns)
         return json.loads(self.run("get", kind, "-n", ns, "-o", "json").stdout)["items"]
 
     def get(self, kind, name, ns="default"):
         """Gives the object, or None."""
+        if path_of(kind, ns):
+            return self.api.get(kind, name, ns)
         result = self.run("get", kind, name, "-n", ns, "-o", "json", check=False)
         if result.returncode != 0:
             if "not found" in result.stderr:
                 return None
             raise Failure(f"get {kind} {name}: {result.stderr}")
         return json.loads(result.stdout)
-
-    def delete(self, kind, name, check=True):
-        return self.run("delete", kind, name, check=check)
-
-    # -- waiting
 
     def wait_phase(self, kind, name, *phases, seconds=60):
         def probe():

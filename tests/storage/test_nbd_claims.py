@@ -8,8 +8,7 @@ import pytest
 from lib import mounts, objects
 from lib.block_agent import BlockAgent
 from lib.io_proxy import IoProxy
-from lib.local_api import WatchedStandalone
-from lib.standalone import wait_for
+from lib.standalone import Standalone, wait_for
 
 pytestmark = [pytest.mark.storage, pytest.mark.e2e]
 
@@ -87,7 +86,7 @@ class Site:
 def module_site(runtime):
     if shutil.which("nbdkit") is None:
         pytest.skip("nbdkit is not installed")
-    berth = WatchedStandalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
+    berth = Standalone(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp"), runtime)
     made = Site(berth)
     try:
         berth.start()
