@@ -72,11 +72,13 @@ class Standalone:
         self.flags = list(flags)
         self.port = 0  # of the API; 0: any that is free
         self.process = None
+        self.started = None  # when the process was started, as the API writes times
         self.folder.mkdir(parents=True, exist_ok=True)
 
     # -- the process
 
     def start(self, env=None, wait=True):
+        self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         command = self.inside(self.binary, "up", "--data", self.data, "--port", self.port, "--node-name", "node-a",
                               "--container-runtime-endpoint", f"unix://{self.runtime_socket}", *self.flags)
         with open(self.log, "ab") as log:
@@ -90,8 +92,10 @@ class Standalone:
     def _ready(self):
         if self.process.poll() is not None:
             raise Failure(f"'berth up' ended with {self.process.returncode}:\n{self.log_tail()}")
-        return self.answers() and any(c["type"] == "Ready" and c["status"] == "True" for node in self.items("nodes")
-                                      for c in node.get("status", {}).get("conditions", []))
+        # What an earlier process reported of its runtime says nothing about this one's.
+        return self.answers() and any(
+            c["type"] == "Ready" and c["status"] == "True" and c.get("lastHeartbeatTime", "") >= self.started
+            for node in self.items("nodes") for c in node.get("status", {}).get("conditions", []))
 
     def keep_port(self):
         """The API gets its port of now at the next start, too, as others know it."""
