@@ -1,6 +1,7 @@
 // The part of Pool that makes volumes loop devices, and grows volumes.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/fault.h"
@@ -17,7 +18,10 @@ using platform::LoopDevice;
 
 namespace {
 
-constexpr std::chrono::milliseconds kDetachPause{10};
+// Each try that fails reads the mount tables of the whole machine to say who holds the device, so
+// that the pauses grow.
+constexpr std::chrono::milliseconds kFirstDetachPause{10};
+constexpr std::chrono::milliseconds kLongestDetachPause{160};
 
 }  // namespace
 
@@ -70,10 +74,12 @@ base::Status Pool::Unmap(const std::string& volume_id, std::chrono::milliseconds
   ASSIGN_OR_RETURN(const std::optional<LoopDevice> device, FindDevice(volume_id));
   if (!device.has_value()) return base::OkStatus();
   const auto deadline = std::chrono::steady_clock::now() + patience;
+  auto pause = kFirstDetachPause;
   base::Status detached = platform::DetachLoop(*device);
   while (detached.code() == StatusCode::kFailedPrecondition &&
          std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kDetachPause);
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kLongestDetachPause);
     detached = platform::DetachLoop(*device);
   }
   return base::Annotate(detached, fmt::format("detach volume {}", base::Quote(volume_id)));
