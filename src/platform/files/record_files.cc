@@ -43,15 +43,35 @@ StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folder, siz
   return files;
 }
 
-StatusOr<base::Json> ParseRecord(std::string_view text, int version,
-                                 const base::json::ParseLimits& limits) {
+namespace {
+
+StatusOr<base::Json> ParseJson(std::string_view text, const base::json::ParseLimits& limits) {
   StatusOr<base::Json> record = base::json::Parse(text, limits);
-  if (!record.ok()) {
-    return base::Error(base::StatusCode::kDataLoss, "not JSON: {}", base::Message(record.status()));
-  }
-  if (const int64_t found = base::json::Int(*record, {"version"}); found != version) {
+  if (record.ok()) return record;
+  return base::Error(base::StatusCode::kDataLoss, "not JSON: {}", base::Message(record.status()));
+}
+
+base::Status CheckVersion(const base::Json& record, int version) {
+  if (const int64_t found = base::json::Int(record, {"version"}); found != version) {
     return base::Error(base::StatusCode::kDataLoss, "record version {} is not {}", found, version);
   }
+  return base::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<base::Json> ParseRecord(std::string_view text, int version,
+                                 const base::json::ParseLimits& limits) {
+  ASSIGN_OR_RETURN(base::Json record, ParseJson(text, limits));
+  RETURN_IF_ERROR(CheckVersion(record, version));
+  return record;
+}
+
+StatusOr<base::Json> ParseRecordOrUnversioned(std::string_view text, int version,
+                                              const base::json::ParseLimits& limits) {
+  ASSIGN_OR_RETURN(base::Json record, ParseJson(text, limits));
+  const bool unversioned = record.is_object() && !record.contains("version");
+  if (!unversioned) RETURN_IF_ERROR(CheckVersion(record, version));
   return record;
 }
 

@@ -37,6 +37,11 @@ base::StatusOr<std::vector<RecordFile>> ReadRecordFiles(const std::string& folde
 base::StatusOr<base::Json> ParseRecord(std::string_view text, int version,
                                        const base::json::ParseLimits& limits = {});
 
+// Parses a record of a kind whose first files had no version. As ParseRecord, but a record without
+// the member "version" is read, too, because an earlier Berth may have written it.
+base::StatusOr<base::Json> ParseRecordOrUnversioned(std::string_view text, int version,
+                                                    const base::json::ParseLimits& limits = {});
+
 // Whether a record with the boot id `recorded` is of this boot (BootId in durable_file.h). A record
 // of another boot describes mounts, devices and processes that no longer exist.
 inline bool IsThisBoot(std::string_view recorded, std::string_view this_boot) {

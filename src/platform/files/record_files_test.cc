@@ -68,6 +68,15 @@ TEST_F(RecordFilesTest, HaveAVersion) {
   EXPECT_EQ(ParseRecord("{\"version\": 2", 2).status().code(), StatusCode::kDataLoss);
 }
 
+TEST_F(RecordFilesTest, AreReadWithoutAVersionIfTheirKindHadNone) {
+  EXPECT_EQ(ParseRecordOrUnversioned(R"({"id": "a"})", 1)->at("id"), "a");
+  EXPECT_EQ(ParseRecordOrUnversioned(R"({"version": 1, "id": "b"})", 1)->at("id"), "b");
+  for (const char* text : {R"({"version": 2, "id": "a"})", R"({"version": "x", "id": "a"})",
+                           R"({"version": null})", "[1]", "1", "", R"({"id": "a")"}) {
+    EXPECT_EQ(ParseRecordOrUnversioned(text, 1).status().code(), StatusCode::kDataLoss) << text;
+  }
+}
+
 TEST_F(RecordFilesTest, AreOfThisBootIfTheyNameIt) {
   EXPECT_TRUE(IsThisBoot("b", "b"));
   EXPECT_FALSE(IsThisBoot("a", "b"));

@@ -13,8 +13,21 @@ using base::Json;
 using base::Status;
 using base::StatusOr;
 
+constexpr int kVersion = 1;
+
+// A record as it is on disk.
+struct Stored {
+  MountRecord record;
+  std::string boot;
+};
+
+std::string NameOf(std::string_view target) { return base::Sha256Hex(target); }
+
 Json ToJson(const MountRecord& record, const std::string& boot) {
-  Json json = {{"target", record.target}, {"plugin", record.plugin}, {"bootID", boot}};
+  Json json = {{"version", kVersion},
+               {"target", record.target},
+               {"plugin", record.plugin},
+               {"bootID", boot}};
   if (record.container) {
     const Registration& pod = record.container->registration;
     json["container"] = {{"podNamespace", pod.pod_namespace},
@@ -27,8 +40,10 @@ Json ToJson(const MountRecord& record, const std::string& boot) {
   return json;
 }
 
-StatusOr<MountRecord> FromJson(const Json& json) {
+// DATA_LOSS: the record is damaged.
+StatusOr<Stored> Decode(std::string_view text) {
   using base::json::String;
+  ASSIGN_OR_RETURN(const Json json, platform::ParseRecordOrUnversioned(text, kVersion));
   MountRecord record{.target = String(json, {"target"}),
                      .plugin = String(json, {"plugin"}),
                      .container = std::nullopt,
@@ -40,28 +55,27 @@ StatusOr<MountRecord> FromJson(const Json& json) {
                                                      String(json, {"container", "containerName"})},
                                     .id = String(json, {"container", "containerID"})};
     if (record.container->id.empty()) {
-      return base::Error(base::StatusCode::kInternal, "it has no containerID");
+      return base::Error(base::StatusCode::kDataLoss, "it has no containerID");
     }
   }
-  if (record.target.empty()) return base::Error(base::StatusCode::kInternal, "it has no target");
-  return record;
+  if (record.target.empty()) return base::Error(base::StatusCode::kDataLoss, "it has no target");
+  return Stored{.record = std::move(record), .boot = String(json, {"bootID"})};
 }
 
 }  // namespace
 
 std::string MountRecords::FileOf(std::string_view target) const {
-  return fmt::format("{}/{}.json", folder_, base::Sha256Hex(target));
+  return fmt::format("{}/{}{}", folder_, NameOf(target), platform::kRecordSuffix);
 }
 
 Status MountRecords::LoadRecords() {
   ASSIGN_OR_RETURN(boot_, platform::BootId());
-  ASSIGN_OR_RETURN(const std::vector<platform::RecordFile> files,
-                   platform::ReadRecordFiles(folder_));
-  for (const platform::RecordFile& file : files) {
-    if (!file.text.ok()) continue;
-    const auto json = base::json::Parse(*file.text);
-    if (!json.ok() || platform::IsThisBoot(base::json::String(*json, {"bootID"}), boot_)) continue;
-    RETURN_IF_ERROR(platform::RemoveDurably<"exec.mount_record">(file.path));
+  ASSIGN_OR_RETURN(
+      const platform::LoadedRecords<Stored> loaded,
+      platform::LoadRecords<Stored>(folder_, {.on_damage = platform::OnDamage::kSetAside}, Decode,
+                                    [](const Stored& one) { return NameOf(one.record.target); }));
+  for (const Stored& one : loaded.records) {
+    if (!platform::IsThisBoot(one.boot, boot_)) RETURN_IF_ERROR(Remove(one.record.target));
   }
   return base::OkStatus();
 }
@@ -72,19 +86,22 @@ Status MountRecords::Write(const MountRecord& record) {
 }
 
 StatusOr<std::optional<MountRecord>> MountRecords::Read(std::string_view target) const {
-  const std::string path = FileOf(target);
-  const auto text = platform::ReadFile(path);
-  if (text.status().code() == base::StatusCode::kNotFound) return std::nullopt;
-  const std::string what = fmt::format("the record '{}' of how '{}' was mounted", path, target);
-  RETURN_IF_ERROR_WITH(text, what);
-  const auto json = base::json::Parse(*text);
-  if (!json.ok()) {
-    return base::Error(base::StatusCode::kInternal, "{}: {}", what, base::Message(json.status()));
+  const platform::RecordFile file{
+      .path = FileOf(target), .name = NameOf(target), .text = platform::ReadFile(FileOf(target))};
+  const base::StatusCode read = file.text.status().code();
+  if (read == base::StatusCode::kNotFound) return std::nullopt;
+  if (read == base::StatusCode::kResourceExhausted) return file.text.status();
+  StatusOr<Stored> stored = file.text.ok() ? Decode(*file.text) : file.text.status();
+  if (stored.ok() && stored->record.target != target) {
+    stored = base::Error(base::StatusCode::kDataLoss, "it belongs to the target {}",
+                         base::Quote(stored->record.target));
   }
-  if (!platform::IsThisBoot(base::json::String(*json, {"bootID"}), boot_)) return std::nullopt;
-  auto record = FromJson(*json);
-  RETURN_IF_ERROR_WITH(record, what);
-  return *std::move(record);
+  if (!stored.ok()) {
+    RETURN_IF_ERROR(platform::HandleDamage(file, stored.status(), platform::OnDamage::kSetAside));
+    return std::nullopt;
+  }
+  if (!platform::IsThisBoot(stored->boot, boot_)) return std::nullopt;
+  return std::move(stored->record);
 }
 
 Status MountRecords::Remove(std::string_view target) {

@@ -27,13 +27,13 @@ class MountRecords {
  public:
   explicit MountRecords(std::string folder) : folder_(std::move(folder)) {}
 
-  // Makes the folder, and removes interrupted writes and the records of mounts from another boot.
-  // Call it first.
+  // Makes the folder, sets damaged records aside (record_files.h), and removes interrupted writes
+  // and the records of mounts from another boot. Call it first.
   base::Status LoadRecords();
 
   base::Status Write(const MountRecord& record);
-  // nullopt: no such mount was made, or it was made in another boot. INTERNAL: the record cannot be
-  // parsed.
+  // nullopt: no such mount was made, or it was made in another boot, or its record was damaged and
+  // is now set aside. RESOURCE_EXHAUSTED: the record cannot be read now.
   base::StatusOr<std::optional<MountRecord>> Read(std::string_view target) const;
   base::Status Remove(std::string_view target);
 

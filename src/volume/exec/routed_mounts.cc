@@ -114,17 +114,11 @@ Status RoutedMounts::MountInPod(const HelperMount& mount, const MountRecord& rec
 
 Status RoutedMounts::Unmount(std::string_view plugin, const platform::MountPoint& mount_point) {
   const std::string& target = mount_point.text();
-  const auto record = records_.Read(target);
-  if (!record.ok()) {
-    // The mount is undone on the host, because a record that cannot be read does not name a
-    // container.
-    LOG_WARNING("{}", base::ToString(record.status()));
-    RETURN_IF_ERROR(host_.Unmount(plugin, mount_point));
-    return records_.Remove(target);
-  }
-  if (!record->has_value()) return host_.Unmount(plugin, mount_point);
-  if (const auto& container = (*record)->container; container) {
-    RETURN_IF_ERROR(UnmountInPod(**record, *container));
+  ASSIGN_OR_RETURN(const auto record, records_.Read(target));
+  // Without a record, or with a damaged one, no container is known, and the host unmounts.
+  if (!record.has_value()) return host_.Unmount(plugin, mount_point);
+  if (const auto& container = record->container; container) {
+    RETURN_IF_ERROR(UnmountInPod(*record, *container));
   } else {
     RETURN_IF_ERROR(host_.Unmount(plugin, mount_point));
   }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "platform/file_systems/device_file_system.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "volume/device_mounts.h"
 #include "volume/flex/driver_options.h"
 #include "volume/found_volumes.h"
@@ -24,7 +25,7 @@ using base::StatusCode;
 using base::StatusOr;
 using base::json::String;
 
-constexpr std::string_view kMarkSuffix = ".json";
+constexpr int kMarkVersion = 1;
 
 // A digest of the parts of the source that identify a volume. They do not depend on the pod, or on
 // whether it may write.
@@ -39,13 +40,15 @@ struct Mark {
   std::string device;
 };
 
+// nullopt: there is no mark. DATA_LOSS: it is damaged.
 StatusOr<std::optional<Mark>> ReadMark(const std::string& path) {
   const auto text = platform::ReadFile(path);
   if (text.status().code() == StatusCode::kNotFound) return std::optional<Mark>();
   RETURN_IF_ERROR(text);
-  ASSIGN_OR_RETURN(const Json json, base::json::Parse(*text));
+  const auto json = platform::ParseRecordOrUnversioned(*text, kMarkVersion);
+  RETURN_IF_ERROR_WITH(json, fmt::format("the mark of a device, {}", Quote(path)));
   return std::optional(
-      Mark{.identity = String(json, {"identity"}), .device = String(json, {"device"})});
+      Mark{.identity = String(*json, {"identity"}), .device = String(*json, {"device"})});
 }
 
 // Removes the temp files that interrupted writes of this mark left beside it. Those of other marks
@@ -62,8 +65,15 @@ Status RemoveTornMarks(const std::string& path) {
   return OkStatus();
 }
 
+// Removes a mark whose volume is not mounted any more. A damaged one is set aside only now, because
+// until then its volume counts as mounted.
 Status RemoveMark(const std::string& path) {
   RETURN_IF_ERROR(RemoveTornMarks(path));
+  if (const Status read = ReadMark(path).status(); read.code() == StatusCode::kDataLoss) {
+    ASSIGN_OR_RETURN(const std::string aside, platform::SetRecordAside(path));
+    LOG_ERROR("{}; it is set aside as {}", base::Message(read), Quote(aside));
+    return OkStatus();
+  }
   return platform::RemoveDurably<"flex.device">(path);
 }
 
@@ -71,7 +81,8 @@ Status WriteMark(const std::string& path, const Mark& mark) {
   RETURN_IF_ERROR(platform::MakeFolders(ParentOf(path), 0750));
   RETURN_IF_ERROR(RemoveTornMarks(path));
   return platform::WriteDurably<"flex.device">(
-      path, base::json::Dump({{"identity", mark.identity}, {"device", mark.device}}));
+      path, base::json::Dump(
+                {{"version", kMarkVersion}, {"identity", mark.identity}, {"device", mark.device}}));
 }
 
 }  // namespace
@@ -188,8 +199,8 @@ StatusOr<std::vector<std::string>> FlexDevices::ListKnownVolumes() const {
   ASSIGN_OR_RETURN(const auto marks, ListNames(host_.paths().FlexMarks(versions_.driver())));
   std::set<std::string> volumes(mounts.begin(), mounts.end());
   for (const std::string& mark : marks) {
-    if (!mark.ends_with(kMarkSuffix) || platform::IsTornWrite(mark)) continue;
-    volumes.insert(mark.substr(0, mark.size() - kMarkSuffix.size()));
+    if (!mark.ends_with(platform::kRecordSuffix) || platform::IsTornWrite(mark)) continue;
+    volumes.insert(mark.substr(0, mark.size() - platform::kRecordSuffix.size()));
   }
   return std::vector<std::string>(volumes.begin(), volumes.end());
 }

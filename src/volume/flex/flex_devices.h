@@ -6,7 +6,8 @@
 //
 // Kubernetes knows such a volume only by its name, and two pods may give one name to different
 // inline volumes. The mark says which volume is mounted there, and requests for another volume are
-// refused. Thread-safe for different volumes; borrows all.
+// refused. A volume with a damaged mark counts as mounted until it is unmounted, and then the mark
+// is set aside (platform/files/record_files.h). Thread-safe for different volumes; borrows all.
 #pragma once
 
 #include <string>

@@ -538,6 +538,43 @@ TEST_F(FlexPluginTest, AMarkThatACrashCutShortGoesWithItsVolumeAndNoOther) {
   EXPECT_TRUE(Exists(marks + ".pv-2.json.tmp-BBBBBB"));
 }
 
+TEST_F(FlexPluginTest, AMarkWithoutAVersionCountsAndTheNextOneHasOne) {
+  InitAttachable();
+  const std::string mark = folder_ / "plugins/kubernetes.io/flexvolume/acme/nfs/volumes/pv-1.json";
+  ASSERT_TRUE(plugin_->MountDevice(Pod(), Persistent(), {}).ok());
+  Json old = *base::json::Parse(*platform::ReadFile(mark));
+  EXPECT_EQ(base::json::Int(old, {"version"}), 1);
+  old.erase("version");
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(mark, base::json::Dump(old)).ok());
+  EXPECT_EQ(plugin_->FindOnNode()->devices.size(), 1u);
+  EXPECT_EQ(plugin_->MountDevice(Pod(), Persistent({{"options", {{"disk", "b"}}}}), {}).code(),
+            StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Persistent())).ok());
+  EXPECT_FALSE(Exists(mark));
+  ASSERT_TRUE(platform::WriteDurably<"test.file">(mark, base::json::Dump(old)).ok());
+  ASSERT_TRUE(plugin_->MountDevice(Pod(), Persistent(), {}).ok());
+  EXPECT_EQ(base::json::Int(*base::json::Parse(*platform::ReadFile(mark)), {"version"}), 1);
+}
+
+TEST_F(FlexPluginTest, ADamagedMarkCountsUntilItsVolumeIsUnmountedAndIsThenSetAside) {
+  InitAttachable();
+  const std::string marks = folder_ / "plugins/kubernetes.io/flexvolume/acme/nfs/volumes/";
+  for (const char* damaged : {"{", "[]", R"({"version": 2, "identity": "x", "device": "y"})"}) {
+    ASSERT_TRUE(plugin_->MountDevice(Pod(), Persistent(), {}).ok());
+    ASSERT_TRUE(platform::WriteDurably<"test.file">(marks + "pv-1.json", damaged).ok());
+    EXPECT_EQ(plugin_->MountDevice(Pod(), Persistent(), {}).code(), StatusCode::kDataLoss);
+    EXPECT_EQ(*platform::ReadFile(marks + "pv-1.json"), damaged);
+    EXPECT_EQ(plugin_->FindOnNode()->devices.size(), 1u);
+    ASSERT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Persistent())).ok());
+    EXPECT_THAT(plugin_->FindOnNode()->devices, IsEmpty());
+    const auto left = *platform::ListFolder(marks);
+    ASSERT_EQ(left.size(), 1u);
+    EXPECT_THAT(left[0], testing::StartsWith("pv-1.json.damaged-"));
+    EXPECT_EQ(*platform::ReadFile(marks + left[0]), damaged);
+    ASSERT_TRUE(platform::RemoveDurably<"test.file">(marks + left[0]).ok());
+  }
+}
+
 TEST_F(FlexPluginTest, ADeviceOfAnEarlierBootIsForgottenWithoutTheDriver) {
   InitAttachable();
   ASSERT_TRUE(plugin_->MountDevice(Pod(), Persistent(), {}).ok());
