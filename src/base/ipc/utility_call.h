@@ -22,9 +22,11 @@ inline constexpr std::string_view kErr = "err";
 inline constexpr const char* kSocket = "/run/berth/utilities.sock";
 
 // One file for each shim, <folder>/<utility>.json, which `berth install-shims` writes:
-//   plugin: in whose pod the utility runs; socket: that of the node agent; path: that of the shim;
-//   sha256: the hashes of what the shim's file may hold (cli/plugins/shims.h)
+//   version: 1, or missing in a file that an earlier Berth wrote; plugin: in whose pod the utility
+//   runs; socket: that of the node agent; path: that of the shim; sha256: the hashes of what the
+//   shim's file may hold (cli/plugins/shims.h)
 inline constexpr const char* kShimFolder = "/etc/berth/shims";
+inline constexpr std::string_view kShimVersion = "version";
 inline constexpr std::string_view kShimSocket = "socket";
 inline constexpr std::string_view kShimPath = "path";
 inline constexpr std::string_view kShimContent = "sha256";

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::cli {
 namespace {
@@ -27,6 +28,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
+constexpr int64_t kRecordVersion = 1;
 constexpr size_t kLargestShim = 16 * 1024 * 1024;
 
 struct Type {
@@ -123,7 +125,7 @@ class Shims {
   };
 
   std::string RecordPath(const std::string& utility) const {
-    return fmt::format("{}/{}.json", options_.records, utility);
+    return fmt::format("{}/{}{}", options_.records, utility, platform::kRecordSuffix);
   }
   std::string ShimPath(const std::string& utility) const {
     return fmt::format("{}/{}", options_.sbin, utility);
@@ -149,22 +151,52 @@ class Shims {
     return base::OkStatus();
   }
 
-  // Returns nullopt if the record is missing or cannot be read. Then only a file with the content
-  // of the present berth-shim counts as a shim.
-  std::optional<Record> ReadRecord(const std::string& utility) const {
-    const auto text = platform::ReadFile(RecordPath(utility));
-    if (!text.ok()) return std::nullopt;
-    const auto message = base::ipc::ReadJson(*text);
-    if (!message.ok()) return std::nullopt;
+  // NOT_FOUND: there is no record. DATA_LOSS: it is damaged. It is parsed with base/ipc, because
+  // berth-shim reads it, too, and because its path may have bytes that are not UTF-8.
+  StatusOr<Record> ParseRecordOf(const std::string& utility) const {
+    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(RecordPath(utility)));
+    const auto message = base::ipc::ReadJson(text);
+    if (!message.ok()) return Error(StatusCode::kDataLoss, "{}", message.failure().text);
+    const auto& fields = message->fields();
+    const bool versioned = std::any_of(fields.begin(), fields.end(), [](const auto& field) {
+      return field.first == utility::kShimVersion;
+    });
+    // Earlier versions of Berth wrote records without a version.
+    if (versioned && message->FindNumber(utility::kShimVersion) != kRecordVersion) {
+      return Error(StatusCode::kDataLoss, "its version is not {}", kRecordVersion);
+    }
     const std::string* path = message->FindText(utility::kShimPath);
     const auto* contents = message->FindList(utility::kShimContent);
-    if (path == nullptr || contents == nullptr) return std::nullopt;
+    if (path == nullptr || contents == nullptr) {
+      return Error(StatusCode::kDataLoss, "it names no path and contents");
+    }
     return Record{*path, *contents};
   }
 
+  // Returns nullopt if the record is missing or cannot be read. Then only a file with the content
+  // of the present berth-shim counts as a shim.
+  std::optional<Record> ReadRecord(const std::string& utility) const {
+    StatusOr<Record> record = ParseRecordOf(utility);
+    if (!record.ok()) return std::nullopt;
+    return *std::move(record);
+  }
+
+  // Sets the record aside if it is damaged. It is called only when the record is about to be
+  // replaced or removed, because a shim that a newer Berth installed needs it until then.
+  Status SetDamagedRecordAside(const std::string& utility) const {
+    const Status read = ParseRecordOf(utility).status();
+    if (read.code() != StatusCode::kDataLoss) return base::OkStatus();
+    ASSIGN_OR_RETURN(const std::string aside, platform::SetRecordAside(RecordPath(utility)));
+    report_(fmt::format("set the damaged record of {} aside as {}: {}", utility, aside,
+                        base::Message(read)));
+    return base::OkStatus();
+  }
+
   Status WriteRecord(const Shim& shim, std::vector<std::string> contents) const {
+    RETURN_IF_ERROR(SetDamagedRecordAside(shim.utility));
     const std::string text =
         base::ipc::WriteJson(base::ipc::Message()
+                                 .Set(utility::kShimVersion, kRecordVersion)
                                  .Set(utility::kPlugin, shim.plugin)
                                  .Set(utility::kShimSocket, options_.socket)
                                  .Set(utility::kShimPath, ShimPath(shim.utility))
@@ -179,8 +211,8 @@ class Shims {
     if (names.status().code() == StatusCode::kNotFound) return shims;
     RETURN_IF_ERROR(names);
     for (const std::string& name : *names) {
-      if (name[0] != '.' && name.ends_with(".json")) {
-        shims.push_back({name.substr(0, name.size() - 5), ""});
+      if (name[0] != '.' && name.ends_with(platform::kRecordSuffix)) {
+        shims.push_back({name.substr(0, name.size() - platform::kRecordSuffix.size()), ""});
       }
     }
     return shims;
@@ -265,18 +297,26 @@ class Shims {
   }
 
   Status RemoveOne(const std::string& utility) const {
-    const auto record = ReadRecord(utility);
+    const StatusOr<Record> parsed = ParseRecordOf(utility);
+    const auto record = parsed.ok() ? std::optional(*parsed) : std::nullopt;
     const std::string path = record ? record->path : ShimPath(utility);
     ASSIGN_OR_RETURN(const Found found, InspectFile(path, record));
     if (found == Found::kShim) {
       RETURN_IF_ERROR(platform::RemoveDurably<"cli.shim">(path));
       report_(fmt::format("removed {}", path));
+    } else if (found == Found::kOther && parsed.status().code() == StatusCode::kDataLoss) {
+      // The file may be a shim, which needs its record: a newer Berth, which can read the record,
+      // can remove both.
+      report_(fmt::format("left {}: its record {} cannot be read: {}", path, RecordPath(utility),
+                          base::Message(parsed.status())));
+      return base::OkStatus();
     } else if (found == Found::kOther) {
       report_(fmt::format("left {}: it is not a shim", path));
     } else {
       report_(fmt::format("{} does not exist", path));
     }
     RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewShimPath(utility)));
+    RETURN_IF_ERROR(SetDamagedRecordAside(utility));
     // The record is removed last, so that the file is recognised as a shim until it is gone.
     return platform::RemoveDurably<"cli.shim_record">(RecordPath(utility));
   }

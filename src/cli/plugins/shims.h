@@ -10,6 +10,9 @@
 // the present berth-shim. Any other file of that name is a real utility and is never changed. The
 // record is written first, so that after a crash every shim has a record. Each command can be
 // repeated.
+//
+// A damaged record counts as none. It is set aside (platform/files/record_files.h) when its shim is
+// replaced or removed, and stays where it is if the file beside it may be a shim of a newer Berth.
 #pragma once
 
 #include <functional>

@@ -68,6 +68,7 @@ TEST_F(ShimsTest, InstallsTheUtilitiesOfATypeAndRemovesThem) {
   EXPECT_EQ(info.st_mode & 07777, 0755u);
   const auto record = base::ipc::ReadJson(Read(folder_ / "etc/shims/mount.nfs4.json"));
   ASSERT_TRUE(record.ok()) << record.failure().text;
+  EXPECT_EQ(record->FindNumber("version"), 1);
   EXPECT_EQ(*record->FindText("plugin"), "kubernetes.io/nfs");
   EXPECT_EQ(*record->FindText("socket"), "/run/berth/utilities.sock");
   EXPECT_THAT(told_, Contains("installed " + folder_.path() +
@@ -133,6 +134,67 @@ TEST_F(ShimsTest, KnowsTheShimsOfAnotherRelease) {
   fs::remove(folder_ / "berth-shim");
   ASSERT_TRUE(Remove(Options({})).ok());
   EXPECT_THAT(Installed(), IsEmpty());
+}
+
+// A record as Berth wrote it before records had a version.
+TEST_F(ShimsTest, KnowsAShimWhoseRecordHasNoVersion) {
+  ASSERT_TRUE(Install(Options({"glusterfs"})).ok());
+  const std::string path = folder_ / "etc/shims/mount.glusterfs.json";
+  const auto record = base::ipc::ReadJson(Read(path));
+  ASSERT_TRUE(record.ok());
+  const auto write_old = [&] {
+    Write(path, base::ipc::WriteJson(base::ipc::Message()
+                                         .Set("plugin", *record->FindText("plugin"))
+                                         .Set("socket", *record->FindText("socket"))
+                                         .Set("path", *record->FindText("path"))
+                                         .Set("sha256", *record->FindList("sha256"))));
+  };
+  write_old();
+  Write(folder_ / "berth-shim", "the next release");
+  ASSERT_TRUE(Install(Options({"glusterfs"})).ok());
+  EXPECT_THAT(told_, ElementsAre(HasSubstr("renewed")));
+  EXPECT_EQ(base::ipc::ReadJson(Read(path))->FindNumber("version"), 1);
+
+  Write(folder_ / "sbin/mount.glusterfs", "the program");
+  write_old();
+  ASSERT_TRUE(Remove(Options({})).ok());
+  EXPECT_THAT(Installed(), IsEmpty());
+  EXPECT_THAT(Records(), IsEmpty());
+}
+
+TEST_F(ShimsTest, ADamagedRecordIsSetAsideWhenItsShimIsReplacedOrRemoved) {
+  for (const char* damaged : {"{", R"({"version":2,"path":"/x","sha256":[]})",
+                              R"({"version":"1","path":"/x","sha256":[]})", R"({"version":1})"}) {
+    const std::string path = folder_ / "etc/shims/mount.glusterfs.json";
+    ASSERT_TRUE(Install(Options({"glusterfs"})).ok());
+    Write(path, damaged);
+    ASSERT_TRUE(Install(Options({"glusterfs"})).ok()) << damaged;
+    ASSERT_EQ(Records().size(), 2U) << damaged;
+    EXPECT_EQ(Read(folder_ / "etc/shims/" + Records()[1]), damaged);
+    EXPECT_THAT(told_, Contains(HasSubstr(Records()[1])));
+    EXPECT_EQ(base::ipc::ReadJson(Read(path))->FindNumber("version"), 1);
+
+    fs::remove(folder_ / "etc/shims/" + Records()[1]);
+    Write(path, damaged);
+    ASSERT_TRUE(Remove(Options({})).ok()) << damaged;
+    EXPECT_THAT(Installed(), IsEmpty()) << damaged;
+    ASSERT_EQ(Records().size(), 1U) << damaged;
+    EXPECT_THAT(Records()[0], HasSubstr("mount.glusterfs.json.damaged-"));
+    fs::remove(folder_ / "etc/shims/" + Records()[0]);
+  }
+}
+
+// The record may be that of a newer Berth, whose shim would not work without it.
+TEST_F(ShimsTest, AFileWithADamagedRecordIsLeftWithItsRecord) {
+  ASSERT_TRUE(Install(Options({"glusterfs"})).ok());
+  const std::string newer = R"({"version":2,"path":"/x","sha256":[]})";
+  Write(folder_ / "etc/shims/mount.glusterfs.json", newer);
+  Write(folder_ / "sbin/mount.glusterfs", "the shim of a newer release");
+  EXPECT_EQ(Install(Options({"glusterfs"})).code(), StatusCode::kAlreadyExists);
+  ASSERT_TRUE(Remove(Options({})).ok());
+  EXPECT_THAT(told_, ElementsAre(HasSubstr("its version is not 1")));
+  EXPECT_THAT(Installed(), ElementsAre("mount.glusterfs"));
+  EXPECT_EQ(Read(folder_ / "etc/shims/mount.glusterfs.json"), newer);
 }
 
 TEST_F(ShimsTest, RefusesNamesThatAreNone) {
