@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::apiserver {
 
@@ -31,6 +32,7 @@ std::string DigestOf(X509* certificate) {
 
 namespace {
 
+constexpr int kVersion = 1;  // of the list and of its record
 constexpr size_t kMaxListBytes = 16 << 20;
 
 std::string RecordPath(const RevocationFiles& files) {
@@ -46,6 +48,11 @@ base::StatusOr<std::vector<std::string>> ReadAuthorityDigests(const RevocationFi
   return digests;
 }
 
+// Says why a file could not be parsed, or that a parsed one lacks something.
+std::string_view ExplainDamage(const Status& parsed, std::string_view lack) {
+  return parsed.ok() ? lack : base::Message(parsed);
+}
+
 // Returns how many entries the list of the trusted authorities has had. A record counts also if
 // their certificates cannot be read, because a running server still uses them.
 base::StatusOr<size_t> ReadRecord(const RevocationFiles& files) {
@@ -54,15 +61,15 @@ base::StatusOr<size_t> ReadRecord(const RevocationFiles& files) {
   const auto text = platform::ReadFile(path);
   if (text.status().code() == StatusCode::kNotFound) return 0;
   RETURN_IF_ERROR(text);
-  const auto parsed = base::json::Parse(*text);
-  const Json* count =
-      parsed.ok() && parsed->is_object() ? base::json::Find(*parsed, {"certificates"}) : nullptr;
+  const auto parsed = platform::ParseRecordOrUnversioned(*text, kVersion);
+  const Json* count = parsed.ok() ? base::json::Find(*parsed, {"certificates"}) : nullptr;
   const std::string named = parsed.ok() ? String(*parsed, {"authority"}) : "";
   if (count == nullptr || !count->is_number_unsigned() || named.empty()) {
-    return Error(StatusCode::kDataLoss,
-                 "'{}', which records how many certificates are revoked, is damaged; if '{}' has "
-                 "all of them, remove the record, and it is made again",
-                 path, files.list);
+    return Error(
+        StatusCode::kDataLoss,
+        "'{}', which records how many certificates are revoked, is damaged: {}; if '{}' has "
+        "all of them, remove the record, and it is made again",
+        path, ExplainDamage(parsed.status(), "it lacks a member"), files.list);
   }
   const auto authorities = ReadAuthorityDigests(files);
   if (authorities.ok() && std::ranges::find(*authorities, named) == authorities->end()) return 0;
@@ -75,7 +82,8 @@ Status RaiseRecord(const RevocationFiles& files, size_t count) {
   ASSIGN_OR_RETURN(const size_t recorded, ReadRecord(files));
   if (recorded >= count) return base::OkStatus();
   ASSIGN_OR_RETURN(const auto authorities, ReadAuthorityDigests(files));
-  const Json record = {{"authority", authorities.front()}, {"certificates", count}};
+  const Json record = {
+      {"version", kVersion}, {"authority", authorities.front()}, {"certificates", count}};
   return platform::WriteDurably<"apiserver.revocation_record">(
       RecordPath(files), base::json::Dump(record) + "\n", 0600);
 }
@@ -94,11 +102,12 @@ base::StatusOr<std::vector<RevokedCertificate>> ReadList(const std::string& path
   const auto text = platform::ReadFile(path, kMaxListBytes);
   if (text.status().code() == StatusCode::kNotFound) return revoked;
   RETURN_IF_ERROR(text);
-  const auto parsed = base::json::Parse(*text);
-  const Json* list =
-      parsed.ok() && parsed->is_object() ? base::json::Find(*parsed, {"certificates"}) : nullptr;
+  const auto parsed =
+      platform::ParseRecordOrUnversioned(*text, kVersion, {.max_bytes = kMaxListBytes});
+  const Json* list = parsed.ok() ? base::json::Find(*parsed, {"certificates"}) : nullptr;
   if (list == nullptr || !list->is_array()) {
-    return Error(StatusCode::kDataLoss, "the list of revoked certificates '{}' is damaged", path);
+    return Error(StatusCode::kDataLoss, "the list of revoked certificates '{}' is damaged: {}",
+                 path, ExplainDamage(parsed.status(), "it has no certificates"));
   }
   for (const Json& entry : *list) {
     RevokedCertificate one{.sha256 = String(entry, {"sha256"}), .user = String(entry, {"user"})};
@@ -148,7 +157,9 @@ Status AddRevocation(const RevocationFiles& files, const RevokedCertificate& cer
           {{"sha256", one.sha256}, {"user", one.user}, {"revoked", api::FormatTime(one.revoked)}});
     }
     RETURN_IF_ERROR(platform::WriteDurably<"apiserver.revocations">(
-        files.list, base::json::Dump(Json{{"certificates", std::move(list)}}) + "\n", 0600));
+        files.list,
+        base::json::Dump(Json{{"version", kVersion}, {"certificates", std::move(list)}}) + "\n",
+        0600));
   }
   // The record comes second: after a crash between the two writes the list has more entries than
   // the record, which refuses nobody.

@@ -4,15 +4,19 @@
 // that exists already. The server makes a new certificate in place of a revoked one of
 // its own (certificates.h).
 //
-//   {"certificates": [{"sha256": of the certificate (DER) in hex, "user", "revoked": time}]}
+//   {"version": 1, "certificates": [{"sha256": of the certificate (DER) in hex, "user", "revoked":
+//   time}]}
 //
 // A lost list must not make revoked certificates valid again, and neither must an older copy of it.
 // Therefore a record beside the authority says how many entries the list has had. While the list
 // has fewer, every client certificate is refused; root still has the UNIX socket. The record counts
 // while the authority that it names is trusted, because its end ends all certificates of it anyway.
 //
-//   {"authority": SHA-256 of the first certificate in ca.crt (DER) in hex, "certificates": how
-//   many}
+//   {"version": 1, "authority": SHA-256 of the first certificate in ca.crt (DER) in hex,
+//   "certificates": how many}
+//
+// Files of earlier versions of Berth lack the version, and are read as well. A damaged file, or one
+// of a newer version, is never set aside, because a missing file says that nothing is revoked.
 #pragma once
 
 #include <sys/stat.h>

@@ -4,6 +4,7 @@
 
 #include "apiserver/api_fixture.h"
 #include "base/assert_ok.h"
+#include "base/json.h"
 #include "kube/config.h"
 #include "kube/http/http_client.h"
 #include "platform/files/durable_file.h"
@@ -105,6 +106,52 @@ TEST_F(RevocationsTest, ADamagedListRefusesEveryCertificate) {
   EXPECT_EQ(Ask(*root), StatusCode::kOk) << "root mends it";
   std::filesystem::remove(list_);
   EXPECT_EQ(Ask(*admin), StatusCode::kOk);
+}
+
+// Replaces the beginning of a JSON object, which is its version.
+std::string ReplaceVersion(std::string text, std::string_view by) {
+  constexpr std::string_view kMember = "\"version\":1";
+  const size_t at = text.find(kMember);
+  EXPECT_NE(at, std::string::npos) << text;
+  if (at != std::string::npos) text.replace(at, kMember.size(), by);
+  return text;
+}
+
+TEST_F(RevocationsTest, FilesWithoutAVersionCountAndThoseOfANewerVersionRefuseEveryCertificate) {
+  const auto admin = ClientOf("kubeconfig");
+  const auto node = ClientOf("node.kubeconfig");
+  Revoke("node.kubeconfig");
+  for (const std::string& path : {list_, own_ + "/pki/revocations.json"}) {
+    const std::string written = platform::ReadFile(path).value();
+    base::Json old = base::json::Parse(written).value();
+    EXPECT_EQ(old.erase("version"), 1U) << path;
+    std::ofstream(path) << base::json::Dump(old);
+    ASSERT_OK(ReadRevocations(files_));
+    EXPECT_EQ(ReadRevocations(files_)->size(), 1u) << path;
+    std::ofstream(path) << ReplaceVersion(written, R"("version":2)");
+    const auto newer = ReadRevocations(files_);
+    EXPECT_EQ(newer.status().code(), StatusCode::kDataLoss) << path;
+    EXPECT_THAT(base::Message(newer.status()), testing::HasSubstr("version 2 is not 1")) << path;
+    std::ofstream(path) << base::json::Dump(old);  // both files are old in the end
+  }
+  EXPECT_EQ(Ask(*node), StatusCode::kUnauthenticated);
+  EXPECT_EQ(Ask(*admin), StatusCode::kOk);
+  std::filesystem::remove(list_);
+  EXPECT_EQ(ReadRevocations(files_).status().code(), StatusCode::kDataLoss)
+      << "the old record still says that the list has an entry";
+}
+
+TEST_F(RevocationsTest, AListWithoutAVersionGetsOneWithTheNextCertificate) {
+  Revoke("node.kubeconfig");
+  base::Json old = base::json::Parse(platform::ReadFile(list_).value()).value();
+  old.erase("version");
+  std::ofstream(list_) << base::json::Dump(old);
+  ASSERT_OK(AddRevocation(files_, {.sha256 = std::string(64, 'a'), .user = "x"}));
+  const base::Json list = base::json::Parse(platform::ReadFile(list_).value()).value();
+  EXPECT_EQ(base::json::Int(list, {"version"}), 1);
+  EXPECT_EQ(base::json::Array(list, {"certificates"}).size(), 2u);
+  EXPECT_EQ(base::json::Array(list, {"certificates"})[0],
+            base::json::Array(old, {"certificates"})[0]);
 }
 
 TEST_F(RevocationsTest, ALostListRefusesEveryCertificate) {
