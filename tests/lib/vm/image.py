@@ -5,6 +5,7 @@ rest, and all modules of the kernel. Each boot writes to a throw-away overlay of
 and made anew when one of its files has changed.
 """
 import fcntl
+import functools
 import hashlib
 import os
 import pathlib
@@ -118,8 +119,10 @@ def _fill(folder, found, modules):
     shutil.copytree(modules, folder / "lib" / "modules" / modules.name, symlinks=True)
 
 
+@functools.cache
 def root_image():
-    """Gives the path of the root image, and makes the image if it is missing or old."""
+    """Gives the path of the root image, and makes the image if it is missing or old. A process looks once, because that
+    takes half a second of processor time."""
     found = contents()
     _, modules = packages.kernel()
     FOLDER.mkdir(parents=True, exist_ok=True)

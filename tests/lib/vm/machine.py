@@ -153,14 +153,14 @@ class Machine:
         return "\n".join([":", *said, "-- its console:", *console])
 
     def _boot(self, script, end):
-        vmlinuz, _ = packages.kernel()
+        kernel, _ = packages.kernel()
         initramfs = image.initramfs(self.folder, self.files | {"script": script})
         command_line = (f"console=ttyS0 quiet loglevel=4 panic=-1 reboot=t edd=off tsc=reliable "
                         f"tsc_early_khz={tsc.kilohertz()} vm.end={end} vm.time={int(time.time())}")
         command = [
             QEMU, "-M", "microvm", "-accel", "tcg", "-cpu", "max", "-smp", "2",
             "-m", self.memory, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            "-kernel", vmlinuz, "-initrd", initramfs, "-append", command_line,
+            "-kernel", kernel, "-initrd", initramfs, "-append", command_line,
             "-drive", f"if=none,id=root,format=raw,snapshot=on,file={image.root_image()}",
             "-device", "virtio-blk-device,drive=root,serial=root",
         ]
