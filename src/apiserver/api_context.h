@@ -7,7 +7,7 @@
 #include "apiserver/kinds/kind_registry.h"
 #include "apiserver/mutation.h"
 #include "apiserver/request_workers.h"
-#include "apiserver/resource_request.h"
+#include "apiserver/requests/resource_request.h"
 #include "base/clock.h"
 #include "http/exchange.h"
 #include "store/store.h"

@@ -2,10 +2,10 @@
 
 #include "api/codecs/yaml.h"
 #include "api/time.h"
-#include "apiserver/body_decoder.h"
 #include "apiserver/kinds/object_meta.h"
 #include "apiserver/kinds/stored_form.h"
 #include "apiserver/kinds/write_rules.h"
+#include "apiserver/requests/body_decoder.h"
 #include "apiserver/resource_writer.h"
 
 namespace berth::apiserver {

@@ -1,9 +1,9 @@
 // The part of ResourceWriter for delete and deletecollection.
 
 #include "api/selector.h"
-#include "apiserver/body_decoder.h"
 #include "apiserver/kinds/stored_form.h"
 #include "apiserver/kinds/write_rules.h"
+#include "apiserver/requests/body_decoder.h"
 #include "apiserver/resource_writer.h"
 #include "base/log.h"
 

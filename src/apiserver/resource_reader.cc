@@ -3,8 +3,8 @@
 #include "apiserver/formats/media_range.h"
 #include "apiserver/formats/object_text.h"
 #include "apiserver/formats/reply_encoder.h"
-#include "apiserver/list_options.h"
 #include "apiserver/renderer.h"
+#include "apiserver/requests/list_options.h"
 
 namespace berth::apiserver {
 

@@ -3,11 +3,11 @@
 #include "api/merging/patch.h"
 #include "apiserver/access/block_agent_restriction.h"
 #include "apiserver/access/node_restriction.h"
-#include "apiserver/body_decoder.h"
 #include "apiserver/formats/reply_format.h"
 #include "apiserver/kinds/object_meta.h"
 #include "apiserver/kinds/stored_form.h"
 #include "apiserver/kinds/write_rules.h"
+#include "apiserver/requests/body_decoder.h"
 
 namespace berth::apiserver {
 

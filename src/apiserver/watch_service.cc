@@ -5,8 +5,8 @@
 
 #include "apiserver/event_cache.h"
 #include "apiserver/formats/object_text.h"
-#include "apiserver/list_options.h"
 #include "apiserver/renderer.h"
+#include "apiserver/requests/list_options.h"
 #include "apiserver/resource_reader.h"
 
 namespace berth::apiserver {

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "apiserver/kinds/kind_registry.h"
-#include "apiserver/list_options.h"
-#include "apiserver/resource_request.h"
+#include "apiserver/requests/list_options.h"
+#include "apiserver/requests/resource_request.h"
 
 namespace {
 

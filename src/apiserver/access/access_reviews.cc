@@ -2,8 +2,8 @@
 
 #include "api/selector.h"
 #include "api/time.h"
-#include "apiserver/body_decoder.h"
 #include "apiserver/kinds/object_meta.h"
+#include "apiserver/requests/body_decoder.h"
 
 namespace berth::apiserver {
 

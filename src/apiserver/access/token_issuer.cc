@@ -2,7 +2,7 @@
 
 #include "api/time.h"
 #include "apiserver/access/node_restriction.h"
-#include "apiserver/body_decoder.h"
+#include "apiserver/requests/body_decoder.h"
 #include "base/ids.h"
 
 namespace berth::apiserver {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "api/merging/conform.h"
-#include "apiserver/api_context.h"
+#include "apiserver/requests/resource_request.h"
 
 namespace berth::apiserver {
 

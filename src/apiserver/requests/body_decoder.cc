@@ -1,4 +1,4 @@
-#include "apiserver/body_decoder.h"
+#include "apiserver/requests/body_decoder.h"
 
 #include "api/codecs/protobuf.h"
 #include "api/codecs/yaml.h"

@@ -6,7 +6,7 @@
 
 #include "api/selector.h"
 #include "apiserver/formats/continue_token.h"
-#include "apiserver/resource_request.h"
+#include "apiserver/requests/resource_request.h"
 
 namespace berth::apiserver {
 

@@ -1,4 +1,4 @@
-#include "apiserver/list_options.h"
+#include "apiserver/requests/list_options.h"
 
 #include <algorithm>
 #include <charconv>

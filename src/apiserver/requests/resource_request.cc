@@ -1,4 +1,4 @@
-#include "apiserver/resource_request.h"
+#include "apiserver/requests/resource_request.h"
 
 #include "api/names.h"
 
