@@ -79,7 +79,7 @@ def cluster(tmp_path):
 
 def test_a_lun_of_an_iscsi_target_is_a_volume(machine):
     add_image(machine, [*mount_pods.packages("iscsi"), "tgt"], "512M")
-    result = machine.run(ENTER_THE_IMAGE + SERVE_ISCSI + "berth_volume_remote_vm_test --gtest_filter='IscsiDiskTest.*'", seconds=400)
+    result = machine.run(ENTER_THE_IMAGE + SERVE_ISCSI + "berth_volume_remote_vm_test --gtest_filter='IscsiDiskTest.*'")
     assert passed(result.output) == 3
 
 
@@ -89,7 +89,7 @@ def test_an_image_of_a_ceph_pool_is_a_volume(machine, cluster):
     machine.add_host_network()
     environment = f"export MONITOR={cluster.monitor} POOL={POOL} IMAGE=data CEPH_USER=plain KEY={cluster.users['plain']}\n"
     result = machine.run(ENTER_THE_IMAGE + NETWORK + environment +
-                         "berth_volume_remote_vm_test --gtest_filter='RbdDiskTest.*'", seconds=400)
+                         "berth_volume_remote_vm_test --gtest_filter='RbdDiskTest.*'")
     assert passed(result.output) == 2
     # The magic number of ext4 is in the image, where the cluster itself sees it.
     assert cluster.rbd("with rbd.Image(io, 'data', read_only=True) as image: print(image.read(1080, 2).hex())") == "53ef\n"

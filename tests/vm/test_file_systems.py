@@ -27,12 +27,12 @@ def add_image(machine, names, size):
 
 
 def test_a_mounted_volume_grows_whatever_its_file_system(machine):
-    result = machine.run("berth_platform_root_test --gtest_filter='*GrowsWhileItIsMounted/*'", seconds=240)
+    result = machine.run("berth_platform_root_test --gtest_filter='*GrowsWhileItIsMounted/*'")
     assert passed(result.output) == 3  # ext4, xfs, btrfs
 
 
 def test_a_mounted_local_disk_grows_whatever_its_file_system(machine):
-    result = machine.run("berth_volume_remote_root_test --gtest_filter='*GrowsWithItsDevice/*'", seconds=240)
+    result = machine.run("berth_volume_remote_root_test --gtest_filter='*GrowsWithItsDevice/*'")
     assert passed(result.output) == 3  # ext4, xfs, btrfs
 
 
@@ -49,28 +49,28 @@ cat /mnt/claim/file
 
 
 def test_a_mounted_claim_that_asks_for_more_grows(node):
-    assert node.run(GROW, seconds=240).output.endswith("precious\n")
+    assert node.run(GROW).output.endswith("precious\n")
 
 
 def test_a_dead_nfs_server_hangs_nothing_but_its_mount(machine):
-    result = machine.run(SERVE_NFS + "berth_platform_vm_test --gtest_filter='DeadNfsTest.*'", seconds=240)
+    result = machine.run(SERVE_NFS + "berth_platform_vm_test --gtest_filter='DeadNfsTest.*'")
     assert passed(result.output) == 4
 
 
 @pytest.mark.security
 def test_a_raw_volume_with_the_uuid_of_anothers_btrfs_is_not_mounted_in_its_place(machine):
     steal = "modprobe btrfs; berth_platform_vm_test --gtest_filter='BtrfsTheftTest.*'"
-    result = machine.run(steal, seconds=240)
+    result = machine.run(steal)
     assert passed(result.output) == 2
 
 
 def test_an_nfs_export_is_a_share_of_a_sandbox(machine):
-    result = machine.run(SERVE_NFS + "berth_crust_vm_test --gtest_filter='NfsShareTest.*'", seconds=240)
+    result = machine.run(SERVE_NFS + "berth_crust_vm_test --gtest_filter='NfsShareTest.*'")
     assert passed(result.output) == 2
 
 
 def test_a_volume_of_a_sandbox_grows_though_it_is_ext4(machine):
-    result = machine.run("berth_crust_vm_test --gtest_filter='ExtVolumeTest.*'", seconds=240)
+    result = machine.run("berth_crust_vm_test --gtest_filter='ExtVolumeTest.*'")
     assert passed(result.output) == 1
 
 
@@ -86,11 +86,11 @@ berth_crust_vm_test --gtest_filter='DatabaseTest.*'
 
 def test_a_database_on_ext4_in_a_sandbox_grows_and_moves(machine):
     add_image(machine, postgres.PACKAGES, "768M")
-    assert passed(machine.run(RUN_A_DATABASE, seconds=400).output) == 1
+    assert passed(machine.run(RUN_A_DATABASE).output) == 1
 
 
 def test_an_nfs_export_is_a_volume(machine):
-    result = machine.run(SERVE_NFS + "berth_volume_remote_vm_test --gtest_filter='NfsTest.*'", seconds=240)
+    result = machine.run(SERVE_NFS + "berth_volume_remote_vm_test --gtest_filter='NfsTest.*'")
     assert passed(result.output) == 2
 
 
@@ -111,5 +111,5 @@ cat /srv/nfs/more
 
 def test_an_nfs_export_is_mounted_by_the_mount_pods_image(machine):
     add_image(machine, mount_pods.packages("nfs"), "256M")
-    output = machine.run(SERVE_NFS + MOUNT_FROM_THE_IMAGE, seconds=240).output
+    output = machine.run(SERVE_NFS + MOUNT_FROM_THE_IMAGE).output
     assert re.search(r"^nfs4\s+127\.0\.0\.1:/\nprecious\nmore\n", output, re.MULTILINE), output

@@ -44,10 +44,10 @@ echo "left: $(loops) loop devices, $(find /var/lib/berth/pool/*/ -type f | wc -l
 # With a seed the disk has written a part of its cache by itself, in any order.
 @pytest.mark.parametrize("keep", [None, 1])
 def test_what_was_acknowledged_and_synced_survives_a_power_cut(node, keep):
-    before = node.run(BEFORE, seconds=240, cut_at="acknowledged c3", keep=keep).output
+    before = node.run(BEFORE, cut_at="acknowledged c3", keep=keep).output
     acknowledged = re.findall(r"acknowledged (c\d)", before)
     assert len(acknowledged) == 3
-    after = node.run(AFTER, seconds=300).output
+    after = node.run(AFTER).output
     for name in ["data", *acknowledged]:
         assert f"persistentvolumeclaim/{name} " in after, after
     assert "data: precious\n" in after

@@ -29,7 +29,7 @@ echo "left: $(loops) loop devices, $(find /var/lib/berth/pool/*/ -type f | wc -l
 
 
 def test_a_claim_is_mounted_again_after_a_reboot(node):
-    node.run(BEFORE, seconds=180)
-    after = node.run(AFTER, seconds=240).output
+    node.run(BEFORE)
+    after = node.run(AFTER).output
     assert "data: precious\n" in after
     assert "left: 0 loop devices, 0 files\n" in after

@@ -82,6 +82,6 @@ umount /berth
 def test_a_folder_on_nfs_without_locks_is_refused(machine):
     machine.files["refused.sh"] = "set -e\n" + REFUSED
     result = machine.run(SERVE_NFS_3 + "sh ./refused.sh nolock\nsh ./refused.sh local_lock=all\n"
-                         "sh ./refused.sh local_lock=posix\n", seconds=200)
+                         "sh ./refused.sh local_lock=posix\n")
     assert result.output.count("[  PASSED  ] 1 test.") == 3, result.output
     assert re.search(r" - nfs 127.0.0.1:/srv .*local_lock=posix", result.output), result.output

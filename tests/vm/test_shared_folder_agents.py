@@ -146,7 +146,7 @@ def test_the_agent_and_the_operator_refuse_a_folder_on_nfs_without_locks(machine
     objects = [block_agent.storage_cluster("main", "/berth/images"), *block_agent.volume("data", "main")]
     machine.files["objects"] = '\n---\n'.join(map(json.dumps, objects))
     # What shared_folder.sh traps and names is for a folder that exists.
-    said = machine.run(SERVE_NFS_3 + BEGIN + "STEPS=/run\n" + REFUSED, seconds=200).output
+    said = machine.run(SERVE_NFS_3 + BEGIN + "STEPS=/run\n" + REFUSED).output
     assert said.count("no other node sees a lock of this node: mount it with vers=4") >= 3, said
     assert "node 'one' cannot use its volumes" in said, said
     assert "No resources found" in said, said

@@ -33,6 +33,8 @@ EXIT = re.compile("\036exit (\\d+)\n")
 # A boot takes some seconds. On a busy host a few boots hang for ever in the first steps of the emulated processors.
 BOOT_SECONDS = 60
 BOOTS = 4
+# Only a script that hangs takes longer. Beside all other tests a script was seen to take seven times as long as alone.
+SCRIPT_SECONDS = 600
 
 
 class Failure(AssertionError):
@@ -82,7 +84,7 @@ class Machine:
         for disk in self.disks.values():
             disk.close()
 
-    def run(self, script, seconds=60, cut=False, cut_at=None, keep=None, check=True):
+    def run(self, script, seconds=SCRIPT_SECONDS, cut=False, cut_at=None, keep=None, check=True):
         """Boots and runs a script. Without a cut the machine then shuts down, as `poweroff` does. With a cut
         everything that was not flushed to a disk is lost; `keep` is the seed by which some of it is kept.
         A Failure tells what the script and the console said."""

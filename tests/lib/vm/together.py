@@ -11,12 +11,12 @@ def connect(one, other, folder, mac, other_mac):
     other.add_cable(other_mac, ends[1], ends[0])
 
 
-def run_together(machines, scripts, cut_at=None, seconds=300):
+def run_together(machines, scripts, cut_at=None):
     """Runs a script on each machine, by its name, and gives (their results by name, all that they said). `cut_at` is
     (name, text): the machine's power goes when it has said the text."""
     def run(name):
         try:
-            return machines[name].run(scripts[name], seconds=seconds, check=False,
+            return machines[name].run(scripts[name], check=False,
                                       cut_at=cut_at[1] if cut_at and cut_at[0] == name else None)
         except Failure as failure:
             return failure
