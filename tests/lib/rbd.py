@@ -24,7 +24,7 @@ with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cl
 # Run with the folder of the configuration, the pool and the beginning of an image's name. Kills the process whose id it
 # then reads as soon as an image of such a name has its exclusive lock; prints whether the lock is still held after that.
 KILL_WITH_LOCK = """
-import os, signal, struct, sys, rados
+import os, signal, struct, sys, time, rados
 QUERY = struct.pack("<BBII", 1, 1, 12, 8) + b"rbd_lock"
 
 def header(io):
@@ -49,11 +49,18 @@ with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cl
         print("ready", flush=True)
         process = int(input())
         found = []
-        while runs(process) and not (found and is_locked(io, found[0])):
+        # The call runs for half a millisecond at a time, so that it does not take and give back the lock between two looks.
+        while runs(process):
+            os.kill(process, signal.SIGSTOP)
             found = found or header(io)
+            if found and is_locked(io, found[0]):
+                break
+            os.kill(process, signal.SIGCONT)
+            time.sleep(0.0005)
         os.kill(process, signal.SIGKILL)
         while runs(process):
             pass
+        time.sleep(1)  # the call may have sent that it gives the lock back
         print(bool(found) and is_locked(io, found[0]))
 """
 
