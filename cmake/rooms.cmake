@@ -100,12 +100,8 @@ function(berth_add_test test label)
   add_test(NAME ${test} COMMAND ${test})
   set_tests_properties(${test} PROPERTIES LABELS ${label} TIMEOUT 600)
   if(label STREQUAL root)
-    # One after another, and the first one at once, because a loop device stays busy while another test has a copy of
-    # the mount table. The Flexvolume tests mount no device and copy no mount table.
+    # At once, because they wait most.
     set_tests_properties(${test} PROPERTIES COST 1)
-    if(NOT test STREQUAL berth_volume_flex_root_test)
-      set_tests_properties(${test} PROPERTIES RESOURCE_LOCK mounts)
-    endif()
   endif()
 endfunction()
 
@@ -113,8 +109,13 @@ function(berth_test test label target deps)
   add_executable(${test} ${ARGN})
   berth_compile_tests_in_batches(${test})
   list(TRANSFORM deps APPEND _fakes OUTPUT_VARIABLE dep_fakes)
-  target_link_libraries(${test} PRIVATE ${target} ${target}_fakes ${dep_fakes}
-                        GTest::gmock GTest::gtest_main)
+  if(label STREQUAL root)
+    target_sources(${test} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/root_test_main.cc)
+    set(main berth_platform)
+  else()
+    set(main GTest::gtest_main)
+  endif()
+  target_link_libraries(${test} PRIVATE ${target} ${target}_fakes ${dep_fakes} ${main} GTest::gmock GTest::gtest)
   if(label STREQUAL vm)
     return() # not by ctest
   endif()
