@@ -10,7 +10,7 @@ from lib.storage_site import FurtherStorageNode
 pytestmark = [pytest.mark.storage, pytest.mark.e2e]
 
 # Counts up, and counts only what the storage has. It goes on after a failure, as many programs do.
-COUNT = ("n=0; trap 'exit 0' TERM; while :; do n=$((n+1)); echo $HOSTNAME $n >> /data/log && sync /data/log && echo $n > /synced;"
+COUNT = ("n=0; trap 'exit 0' TERM; while :; do n=$((n+1)); echo $HOSTNAME $n >> /data/log && sync /data/log && echo $n > /new && mv /new /synced;"
          " touch /written; sleep 0.02; done")
 
 
