@@ -12,9 +12,6 @@
 
 namespace berth::rbd {
 
-// From the next OSD map on, no OSD does anything for the client any more.
-base::Status AddToBlocklist(const Cluster& cluster, const std::string& address);
-
 // Whether the client of the lock still watches the image, as all clients do that have its lock. The
 // cluster drops the watch of one that has not answered for half a minute.
 bool IsAlive(const std::vector<Watcher>& watchers, const Locker& locker);

@@ -1,16 +1,12 @@
 #include "rbd/fence.h"
 
-#include <errno.h>
-
 #include <algorithm>
 #include <set>
 
-#include "base/json.h"
 #include "base/log.h"
-#include "rbd/dead_client.h"
+#include "rbd/blocklist.h"
 #include "rbd/image.h"
 #include "rbd/kernel_clients.h"
-#include "rbd/rbd_error.h"
 #include "rbd/records.h"
 
 namespace berth::rbd {
@@ -19,29 +15,6 @@ namespace {
 using base::Error;
 using base::Quote;
 using base::StatusCode;
-
-base::Status RemoveFromBlocklist(const Cluster& cluster, const std::string& address) {
-  const std::string command = base::json::Dump(
-      base::Json{{"prefix", "osd blocklist"}, {"blocklistop", "rm"}, {"addr", address}});
-  const char* commands[] = {command.c_str()};
-  char* output = nullptr;
-  char* text = nullptr;
-  size_t output_size = 0;
-  size_t text_size = 0;
-  const int result = rados_mon_command(cluster.handle(), commands, 1, "", 0, &output, &output_size,
-                                       &text, &text_size);
-  rados_buffer_free(output);
-  rados_buffer_free(text);
-  // ENOENT: it is not on the list.
-  if (result >= 0 || result == -ENOENT) return base::OkStatus();
-  if (result == -EACCES || result == -EPERM) {
-    return Error(StatusCode::kPermissionDenied,
-                 "the user may not take {} off the blocklist: it needs the capability mon "
-                 "'profile rbd, allow command \"osd blocklist\"'",
-                 Quote(address));
-  }
-  return RbdError(result, fmt::format("take {} off the blocklist", Quote(address)));
-}
 
 // The clients of `node` that the kernel has and nobody recorded. None if there is no such image.
 base::StatusOr<std::vector<ClientRecord>> FindUnrecorded(const Cluster& cluster,
@@ -178,8 +151,7 @@ base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const
              Quote(client.address), target);
   }
   if (!clients.empty()) {
-    const int result = rados_wait_for_latest_osdmap(cluster.handle());
-    if (result < 0) return RbdError(result, "wait for the OSD map that has the blocklist");
+    RETURN_IF_ERROR(WaitForBlocklist(cluster));
     RETURN_IF_ERROR(BreakLocksOf(cluster, image, clients));
     RETURN_IF_ERROR(RemoveClients(cluster, image, clients));
   }
