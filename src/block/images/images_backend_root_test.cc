@@ -91,7 +91,7 @@ class ImagesBackendTest : public testing::Test {
       const auto mappings = backend->ListMappings();
       for (const Mapping& mapping : *mappings) {
         EXPECT_TRUE(mounter_->UnmountLazy(mount_).ok());
-        EXPECT_TRUE(UnmapUnmounted(*backend, mapping).ok()) << mapping.device;
+        EXPECT_TRUE(backend->Unmap(mapping).ok()) << mapping.device;
       }
     }
   }
@@ -107,19 +107,6 @@ class ImagesBackendTest : public testing::Test {
     ASSERT_OK(platform::FormatIfBlank(*exec_, mapping.device, type, {}));
     ASSERT_OK(platform::MakeFolders(mount_));
     ASSERT_OK(mounter_->Mount({.source = mapping.device, .target = mount_, .fs_type = type}));
-  }
-
-  // Unmaps what was mounted. Each container that starts on this machine has a copy of the mounts
-  // for a moment, and the device is busy until then.
-  base::Status UnmapUnmounted(Backend& backend, const Mapping& mapping) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    base::Status unmapped = backend.Unmap(mapping);
-    while (unmapped.code() == StatusCode::kFailedPrecondition &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      unmapped = backend.Unmap(mapping);
-    }
-    return unmapped;
   }
 
   const platform::TempFolder folder_;
@@ -263,7 +250,7 @@ TEST_F(ImagesBackendTest, AMappedImageIsNotDeletedNorCopiedWhileItIsWritten) {
       StatusCode::kFailedPrecondition);
   EXPECT_THAT(*one_->List(), SizeIs(1));
   ASSERT_OK(mounter_->Unmount(mount_));
-  ASSERT_OK(UnmapUnmounted(*one_, *mapping));
+  ASSERT_OK(one_->Unmap(*mapping));
   ASSERT_OK(two_->CreateSnapshot("pvc-1", "snap"));
   ASSERT_OK(two_->Create({.name = "pvc-2", .size_bytes = 96 * kMiB, .source = "snap"}));
   ASSERT_OK(one_->Delete("pvc-1"));
@@ -349,7 +336,7 @@ TEST_F(ImagesBackendTest, AForcedUnmapLeavesWhateverHasItsNumberMeanwhile) {
       file.Reset();
       ASSERT_OK(mounter_->Unmount(mount_));
       ASSERT_TRUE(one_->FindMapping("pvc-2")->has_value());
-      ASSERT_OK(UnmapUnmounted(*one_, *other));
+      ASSERT_OK(one_->Unmap(*other));
     }
     EXPECT_TRUE(met);
   }
