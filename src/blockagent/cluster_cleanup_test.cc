@@ -1,4 +1,4 @@
-// What the deletion of a StorageCluster takes off the nodes.
+// Tests what the deletion of a StorageCluster takes off the nodes.
 #include "blockagent/cluster_cleanup.h"
 
 #include <gmock/gmock.h>

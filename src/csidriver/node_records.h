@@ -44,7 +44,7 @@ enum class DeviceUse {
 struct NodeRecord {
   std::string volume_id;
   std::string boot_id;
-  // Of an inline volume, its target path.
+  // An inline volume has its target path here, because it is not staged.
   platform::StagingPath staging_path;
   std::string capability;  // Capability::Digest of the staging
   block::AccessType access = block::AccessType::kMount;

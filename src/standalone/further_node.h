@@ -1,5 +1,5 @@
-// What `berth node` runs without --roles: a further node of the cluster of a `berth up`, whose API
-// it reaches over HTTP.
+// `berth node` without --roles runs a further node of the cluster of a `berth up`, whose API it
+// reaches over HTTP.
 #pragma once
 
 #include <stop_token>
