@@ -7,8 +7,8 @@
 # '/' in a room's name is written '_' in its targets. Folders within a room's folder that are part of it
 # are named by FOLDERS.
 
-# Two precompiled headers that all targets share: one for products, and one with GoogleTest for tests, which are
-# compiled without optimisation, because that halves their time and nobody waits for what they compute themselves.
+# Two precompiled headers that all targets share: one for products, and one with GoogleTest for tests. Tests are never
+# optimised, because that halves the compiler's time and nobody waits for what they compute themselves.
 set(BERTH_TEST_OPTIONS -O0)
 function(berth_precompiled target header)
   add_library(${target} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
