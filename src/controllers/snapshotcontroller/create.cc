@@ -29,6 +29,23 @@ bool NamesSnapshot(const api::VolumeSnapshotContent& content, const api::VolumeS
          (content.snapshot_uid().empty() || content.snapshot_uid() == snapshot.uid());
 }
 
+// The object as the API has it now, for a caller to whom the informer's copy shows a failure,
+// because the copy may be old. The copy becomes new, too, so that the next steps see the same
+// object. nullptr: there is none. Errors come from the API.
+template <typename T>
+StatusOr<std::shared_ptr<const T>> ReadAnew(kube::Client& client, kube::Informer<T>& informer,
+                                            const std::string& ns, const std::string& name) {
+  StatusOr<T> live = kube::Get<T>(client, ns, name);
+  if (live.status().code() == StatusCode::kNotFound) return std::shared_ptr<const T>();
+  if (!live.ok()) return live.status();
+  informer.Observe(live->json());
+  return std::make_shared<const T>(*std::move(live));
+}
+
+bool IsBoundTo(const api::PersistentVolume* volume, const api::PersistentVolumeClaim& claim) {
+  return volume != nullptr && volume->has_claim_ref() && RefersTo(*volume, claim);
+}
+
 std::string BoundElsewhere(const api::VolumeSnapshotContent& content) {
   return fmt::format("VolumeSnapshotContent [{}] is bound to a different snapshot", content.name());
 }
@@ -65,6 +82,7 @@ SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snap
     return classed.ok() ? TakeSnapshot(*classed, **snapshot_class) : AfterApi(classed.status());
   }
   if (snapshot_class.ok()) return TakeSnapshot(snapshot, **snapshot_class);
+  if (OfApi(snapshot_class.status())) return AfterApi(snapshot_class.status());
   const std::string why(base::Message(snapshot_class.status()));
   if (snapshot.class_name().empty()) {
     return Fail(snapshot, "SetDefaultSnapshotClassFailed",
@@ -124,7 +142,11 @@ StatusOr<std::shared_ptr<const api::VolumeSnapshotClass>> SnapshotController::Cl
 
 StatusOr<std::shared_ptr<const api::PersistentVolume>> SnapshotController::VolumeOf(
     const Snapshot& snapshot) const {
-  const auto claim = claims_.Get(snapshot.ns(), snapshot.source_claim());
+  auto claim = claims_.Get(snapshot.ns(), snapshot.source_claim());
+  if (claim == nullptr || claim->phase() != "Bound") {
+    ASSIGN_OR_RETURN(claim,
+                     ReadAnew(context_.client, claims_, snapshot.ns(), snapshot.source_claim()));
+  }
   if (claim == nullptr) {
     return Error(StatusCode::kNotFound, "the PVC {} does not exist", snapshot.source_claim());
   }
@@ -134,7 +156,10 @@ StatusOr<std::shared_ptr<const api::PersistentVolume>> SnapshotController::Volum
                  claim->name());
   }
   auto volume = volumes_.Get(claim->volume_name());
-  if (volume == nullptr || !volume->has_claim_ref() || !RefersTo(*volume, *claim)) {
+  if (!IsBoundTo(volume.get(), *claim) && !claim->volume_name().empty()) {
+    ASSIGN_OR_RETURN(volume, ReadAnew(context_.client, volumes_, "", claim->volume_name()));
+  }
+  if (!IsBoundTo(volume.get(), *claim)) {
     return Error(StatusCode::kFailedPrecondition,
                  "claim in dataSource not bound or invalid: its "
                  "volume '{}' is not bound to it",

@@ -103,8 +103,10 @@ class SnapshotController : public Controller {
   // The class that the snapshot names, or the default class of its driver. NOT_FOUND: there is
   // none. FAILED_PRECONDITION: there are several defaults. Other errors are those of VolumeOf.
   base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Snapshot& snapshot) const;
-  // The volume of the snapshot's claim. NOT_FOUND: there is no such claim. FAILED_PRECONDITION: the
-  // claim is not bound to a volume. INVALID_ARGUMENT: the volume is not a CSI volume.
+  // The volume of the snapshot's claim. What the informers do not show as bound is read from the
+  // API, because their copies may be older than the snapshot. NOT_FOUND: there is no such claim.
+  // FAILED_PRECONDITION: the claim is not bound to a volume. INVALID_ARGUMENT: the volume is not a
+  // CSI volume. Other errors come from the API.
   base::StatusOr<std::shared_ptr<const Volume>> VolumeOf(const Snapshot& snapshot) const;
   base::Status HoldClaim(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   Outcome TakeSnapshot(const Snapshot& snapshot, const Class& snapshot_class);
