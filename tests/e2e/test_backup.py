@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 from lib import objects
+from lib.ended_pods import run_to_end
 from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.api, pytest.mark.e2e]
@@ -59,10 +60,7 @@ def test_a_damaged_database_is_refused_with_what_to_do_and_a_backup_mends_it(ber
 
 
 def run_pod(berth, name, script):
-    berth.apply(objects.pod(name, script, ["data"]))
-    ended = berth.wait_phase("pods", name, "Succeeded", "Failed")
-    output = berth.run("logs", name).stdout
-    assert ended["status"]["phase"] == "Succeeded", f"{output}\n{berth.describe('pods', name)}"
+    _, output = run_to_end(berth, objects.pod(name, script, ["data"]))
     berth.run("delete", "pod", name)
     return output
 
@@ -96,5 +94,5 @@ def test_a_whole_berth_is_restored_on_another_machine(new_berth, tmp_path):
     assert new.run("pool", "adopt").stdout == shown, "showing it changed something"
     assert "adopted 1 images" in new.run("pool", "adopt", "--dangerous").stdout
     new.start()
-    assert run_pod(new, "reader", "cat /data/file && echo new >> /data/file && sync") == "kept\n"
-    assert run_pod(new, "again", "cat /data/file") == "kept\nnew\n"
+    assert run_pod(new, "reader", "cat /data/file && echo new > /data/more && sync") == "kept\n"
+    assert run_pod(new, "again", "cat /data/file /data/more") == "kept\nnew\n"

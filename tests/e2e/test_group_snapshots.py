@@ -2,6 +2,7 @@
 write them."""
 import pytest
 from lib import objects
+from lib.ended_pods import run_to_end
 from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.csi, pytest.mark.e2e]
@@ -23,10 +24,7 @@ def bed(berth, leak_free):
 
 def run(berth, name, script, claims):
     """Runs a pod on the claims, deletes it, and gives its output."""
-    berth.apply(objects.pod(name, script, claims))
-    ended = berth.wait_phase("pods", name, "Succeeded", "Failed")
-    output = berth.run("logs", name).stdout
-    assert ended["status"]["phase"] == "Succeeded", f"{output}\n{berth.describe('pods', name)}"
+    _, output = run_to_end(berth, objects.pod(name, script, claims))
     berth.run("delete", "pod", name)
     return output
 

@@ -7,19 +7,15 @@ import subprocess
 
 import pytest
 from lib import objects
+from lib.ended_pods import run_to_end
 from lib.standalone import ROOT, wait_for
 
 pytestmark = [pytest.mark.claimtopod, pytest.mark.e2e]
 
 
 def run_pod(berth, manifest, phase="Succeeded"):
-    """Applies a pod, waits for its end, and gives its output."""
-    name = manifest["metadata"]["name"]
-    berth.apply(manifest)
-    ended = berth.wait_phase("pods", name, "Succeeded", "Failed")
-    output = berth.run("logs", name).stdout
-    assert ended["status"]["phase"] == phase, f"{output}\n{berth.describe('pods', name)}"
-    return output
+    """Runs a pod to its end, and gives its output."""
+    return run_to_end(berth, manifest, phase)[1]
 
 
 def delete_pod(berth, name):
@@ -100,7 +96,7 @@ def test_a_pod_starts_with_a_file_that_refuses_its_fs_group(berth):
 def test_sub_paths_show_parts_of_a_volume_and_nothing_outside(berth, leak_free):
     berth.apply(objects.claim("data"))
     run_pod(berth, objects.pod("writer", "mkdir -p /data/a/b && echo deep > /data/a/b/note; "
-                               "ln -s /etc /data/out; ln -s ../../../.. /data/up", ["data"]))
+                               "ln -sfn /etc /data/out; ln -sfn ../../../.. /data/up", ["data"]))
     out = run_pod(berth, objects.pod(
         "reader", "cat /part/note; ls /fresh | wc -l", ["data"],
         mounts=[{"name": "data", "mountPath": "/part", "subPath": "a/b"},

@@ -3,6 +3,7 @@ tell the data apart.
 """
 import pytest
 from lib import objects
+from lib.ended_pods import run_to_end
 from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.csi, pytest.mark.e2e]
@@ -24,10 +25,7 @@ def bed(berth, leak_free):
 
 def run(berth, name, script, claim="data", devices=None):
     """Runs a pod on the claim, deletes it, and gives its output."""
-    berth.apply(objects.pod(name, script, [claim], devices=devices))
-    ended = berth.wait_phase("pods", name, "Succeeded", "Failed")
-    output = berth.run("logs", name).stdout
-    assert ended["status"]["phase"] == "Succeeded", f"{output}\n{berth.describe('pods', name)}"
+    _, output = run_to_end(berth, objects.pod(name, script, [claim], devices=devices))
     berth.run("delete", "pod", name)
     return output
 

@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 from lib import csi_double, mounts, objects
+from lib.ended_pods import run_to_end
 from lib.further_node import DRIVER, FurtherNode
 from lib.standalone import Standalone, wait_for
 
@@ -33,10 +34,8 @@ class Cluster:
     def run(self, manifest):
         """Runs a pod to its end; gives where it ran, and its output."""
         name = manifest["metadata"]["name"]
-        self.berth.apply(manifest)
-        ended = self.berth.wait_phase("pods", name, "Succeeded", "Failed", seconds=120)
-        output = self.berth.run("logs", name).stdout
-        assert ended["status"]["phase"] == "Succeeded", f"{output}\n{self.berth.describe('pods', name)}"
+        ended, output = run_to_end(self.berth, manifest, seconds=120,
+                                   sockets=[node.socket for node in self.further.values()])
         self.berth.run("delete", "pod", name)
         return ended["spec"]["nodeName"], output
 
