@@ -8,10 +8,6 @@ namespace berth::roles {
 base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     const ProcessOptions& options, const base::Metrics& metrics,
     const std::map<std::string, HttpEndpoint::Handler>& health) {
-  if (!options.http_address.empty() && !options.metrics_address.empty()) {
-    return base::Error(base::StatusCode::kInvalidArgument,
-                       "only one of --http-endpoint and --metrics-address can be given");
-  }
   const HttpEndpoint::Handler text = [&metrics] {
     return HttpEndpoint::Answer{.body = metrics.RenderText() + ProcessFigures(),
                                 .content_type = "text/plain; version=0.0.4; charset=utf-8"};

@@ -14,8 +14,7 @@ namespace berth::roles {
 // Serves `health` (handlers by path) and the metrics, with those of the process, at http_address;
 // the metrics alone at metrics_address; and without http_address health alone at health_port, as
 // the Go programs do. Without any of them it serves nothing.
-// INVALID_ARGUMENT: http_address and metrics_address are both given. Other errors are those of
-// HttpEndpoint::Listen.
+// Errors are those of HttpEndpoint::Listen.
 base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     const ProcessOptions& options, const base::Metrics& metrics,
     const std::map<std::string, HttpEndpoint::Handler>& health);

@@ -1,4 +1,6 @@
 """With which code a sidecar ends that cannot start: a supervisor, or a person who reads a pod's status, sees it."""
+import re
+
 import pytest
 from lib.kubernetes.programs import Sidecar
 from lib.standalone import wait_for
@@ -53,3 +55,11 @@ def test_a_flag_is_malformed(world, program):
     for flag in ("--no-such-flag", "--leader-election=maybe", "--feature-gates=AllAlpha=maybe"):
         code, log = run(world, program, "--feature-gates=NoSuchGate=true", flag)
         assert code == MALFORMED, log
+
+
+@pytest.mark.parametrize("program", [name for name in GO_PROGRAMS if name != "snapshot-controller"])
+def test_two_addresses_of_metrics(world, program):
+    """A program with --http-endpoint and --metrics-address ends with 1 and an error that names both."""
+    code, log = run(world, program, f"--kubeconfig={world.cluster.kubeconfig}", "--metrics-address=127.0.0.1:0")
+    assert code == 1, log
+    assert re.search("only one of `?--metrics-address`? and `?--http-endpoint`? can be set", log, re.IGNORECASE)

@@ -82,6 +82,12 @@ int RunRoles(const RoleProgram& program, const std::vector<std::string>& argumen
         fmt::format("Error: {}: --kubelet-registration-path is required\n", program.name));
     return 1;
   }
+  // Each Go program ends with 1 here, also one that ends by klog.Fatal elsewhere.
+  if (!options.http_address.empty() && !options.metrics_address.empty()) {
+    cli::PrintError(fmt::format(
+        "Error: {}: only one of --metrics-address and --http-endpoint can be set\n", program.name));
+    return 1;
+  }
   if (!program.roles.empty()) options.roles = program.roles;
   const char* kubeconfig = std::getenv("KUBECONFIG");
   if (program.reads_kubeconfig_variable && kubeconfig != nullptr && *kubeconfig != '\0') {
