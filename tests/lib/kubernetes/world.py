@@ -70,14 +70,14 @@ class World:
 
     # -- the sidecar
 
-    def start(self, program, *arguments, of_go=None, rules=None, further=(), own_rules=(), env=None, elect=True):
+    def start(self, program, *arguments, of_go=None, rules=None, further=(), own_rules=(), env=None, elect=True, may_elect=True):
         """Starts the program of this side, or of the other one (`of_go`), with the rights that deploy/csi gives it and
-        `further` ones; `rules` takes their place."""
+        `further` ones; `rules` takes their place. `may_elect`: the rights on the Leases of its namespace, too."""
         of_go = self.of_go if of_go is None else of_go
         number = len(self._sidecars)
         rights = list(rules if rules is not None else rules_of(*RIGHTS[program])) + list(further)
         config = self.cluster.write_account(self.folder / f"config-{number}", self.namespace, program, rights,
-                                            [*LEASES, *own_rules])
+                                            [*(LEASES if may_elect else ()), *own_rules])
         place = [] if program == "snapshot-controller" else [f"--csi-address={self.double.socket}"]
         election = [*ELECTION, f"--leader-election-namespace={self.namespace}"] if elect else []
         sidecar = Sidecar(self.folder / f"{program}-{number}.log", program,
