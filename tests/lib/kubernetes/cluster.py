@@ -122,14 +122,17 @@ class Cluster:
         return self.write_token(path, namespace, name)
 
     def grant(self, namespace, name, rules, own_rules=()):
-        """Gives a service account, which it makes where it is missing, the rules of a ClusterRole and of a Role in its namespace."""
+        """Gives a service account, which it makes where it is missing, the rules of a ClusterRole and of a Role in its namespace, in
+        place of those that it had."""
         full = f"{namespace}-{name}"
         group = "rbac.authorization.k8s.io"
         subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
         self.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}, namespace)
         for scope, some, inner in (("Cluster", rules, None), ("", own_rules, namespace)):
-            self.create({"apiVersion": f"{group}/v1", "kind": f"{scope}Role", "metadata": {"name": full}, "rules": list(some)},
-                        inner)
+            role = self.create({"apiVersion": f"{group}/v1", "kind": f"{scope}Role", "metadata": {"name": full}, "rules": list(some)},
+                               inner)
+            if role.get("rules", []) != list(some):
+                self.patch(f"{scope}Role", full, {"rules": list(some)}, inner)
             self.create({"apiVersion": f"{group}/v1", "kind": f"{scope}RoleBinding", "metadata": {"name": full},
                          "roleRef": {"apiGroup": group, "kind": f"{scope}Role", "name": full}, "subjects": [subject]}, inner)
 
