@@ -189,7 +189,9 @@ class VolumePlugin : public PluginStub {
   virtual Status Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) = 0;
 
   // Finds the plugin's volumes that are, or may be, on the node, by the marks that the plugin
-  // leaves there. It serves a volume manager whose records are lost.
+  // leaves there. It serves a volume manager whose records are lost. The manager calls it at its
+  // start, before any volume is mounted, so it may also remove what interrupted writes of marks
+  // left.
   struct Found {
     std::vector<DeviceRecord> devices;
     std::vector<PodVolumeRecord> pod_volumes;

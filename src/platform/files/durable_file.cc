@@ -23,6 +23,23 @@ namespace {
 using base::Quote;
 
 constexpr std::string_view kTempMark = ".tmp-";
+constexpr size_t kRandom = 6;  // characters after the mark
+
+// Removes the files of a folder whose names fulfil `condition`; a folder that is not there is OK.
+template <typename Condition>
+base::Status RemoveFilesWhere(const std::string& folder, const Condition& condition) {
+  const base::StatusOr<std::vector<std::string>> names = ListFolder(folder);
+  if (names.status().code() == base::StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(names);
+  for (const std::string& name : *names) {
+    if (!condition(name)) continue;
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
+    }
+  }
+  return base::OkStatus();
+}
 
 base::StatusOr<base::UniqueFd> OpenParent(const std::string& path) {
   const std::string parent(base::FolderOf(path));
@@ -95,23 +112,20 @@ base::Status Remove(const RemovePoints& points, const std::string& path) {
 }  // namespace internal
 
 bool IsTornWrite(std::string_view name) {
-  constexpr size_t kRandom = 6;
   return name.starts_with('.') && name.size() > kTempMark.size() + kRandom + 1 &&
          name.substr(name.size() - kTempMark.size() - kRandom).starts_with(kTempMark);
 }
 
 base::Status RemoveTornWrites(const std::string& folder) {
-  const base::StatusOr<std::vector<std::string>> names = ListFolder(folder);
-  if (names.status().code() == base::StatusCode::kNotFound) return base::OkStatus();
-  RETURN_IF_ERROR(names);
-  for (const std::string& name : *names) {
-    if (!IsTornWrite(name)) continue;
-    const std::string path = fmt::format("{}/{}", folder, name);
-    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-      return ErrnoError(errno, fmt::format("remove {}", Quote(path)));
-    }
-  }
-  return base::OkStatus();
+  return RemoveFilesWhere(folder, IsTornWrite);
+}
+
+base::Status RemoveTornWritesOf(const std::string& path) {
+  // A temp file with a name that was cut stays, because it may belong to another file.
+  const std::string prefix = fmt::format(".{}{}", base::FileNameOf(path), kTempMark);
+  return RemoveFilesWhere(std::string(base::FolderOf(path)), [&prefix](std::string_view name) {
+    return name.starts_with(prefix) && name.size() == prefix.size() + kRandom;
+  });
 }
 
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {

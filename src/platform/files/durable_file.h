@@ -57,6 +57,9 @@ bool IsTornWrite(std::string_view name);
 // Removes the temp files that interrupted writes left in a folder; a folder that is not there is
 // OK. Call it before anything is written there.
 base::Status RemoveTornWrites(const std::string& folder);
+// Removes only those of the file `path`. Those of other files in its folder stay, because other
+// threads may be writing them.
+base::Status RemoveTornWritesOf(const std::string& path);
 
 // Writes all of `content` at the descriptor's position.
 base::Status WriteAll(int fd, std::string_view content);

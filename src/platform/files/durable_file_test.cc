@@ -181,6 +181,20 @@ TEST_F(DurableFileTest, WhatACrashLeftOfAWriteIsRemovedAndNothingElse) {
   EXPECT_TRUE(RemoveTornWrites(folder / "none").ok());
 }
 
+TEST_F(DurableFileTest, WhatACrashLeftOfOneFileIsRemovedAndThatOfOthersStays) {
+  const TempFolder folder;
+  for (const char* file :
+       {".a.json.tmp-Ab12Cd", ".a.json.tmp-Ef34Gh", "a.json", ".b.json.tmp-Ab12Cd",
+        ".a.json.b.tmp-Ab12Cd", ".a.json.tmp-Ab12C", ".a.json.tmp-Ab12Cde"}) {
+    ASSERT_TRUE(WriteDurably<"test.file">(folder / file, "x").ok());
+  }
+  EXPECT_TRUE(RemoveTornWritesOf(folder / "a.json").ok());
+  EXPECT_THAT(*ListFolder(folder.path()),
+              testing::UnorderedElementsAre("a.json", ".b.json.tmp-Ab12Cd", ".a.json.b.tmp-Ab12Cd",
+                                            ".a.json.tmp-Ab12C", ".a.json.tmp-Ab12Cde"));
+  EXPECT_TRUE(RemoveTornWritesOf(folder / "none/a.json").ok());
+}
+
 TEST_F(DurableFileTest, AWriteThatFailsBeforeTheRenameLeavesTheOldContent) {
   const TempFolder folder;
   ASSERT_TRUE(WriteDurably<"test.file">(folder / "a", "old").ok());

@@ -51,24 +51,10 @@ StatusOr<std::optional<Mark>> ReadMark(const std::string& path) {
       Mark{.identity = String(*json, {"identity"}), .device = String(*json, {"device"})});
 }
 
-// Removes the temp files that interrupted writes of this mark left beside it. Those of other marks
-// stay, because they may be in use.
-Status RemoveTornMarks(const std::string& path) {
-  const std::string folder = ParentOf(path);
-  const std::string prefix = "." + path.substr(folder.size() + 1) + ".tmp-";
-  constexpr size_t kRandom = 6;
-  ASSIGN_OR_RETURN(const auto names, ListNames(folder));
-  for (const std::string& name : names) {
-    if (!name.starts_with(prefix) || name.size() != prefix.size() + kRandom) continue;
-    RETURN_IF_ERROR(RemoveFile(folder + "/" + name));
-  }
-  return OkStatus();
-}
-
 // Removes a mark whose volume is not mounted any more. A damaged one is set aside only now, because
 // until then its volume counts as mounted.
 Status RemoveMark(const std::string& path) {
-  RETURN_IF_ERROR(RemoveTornMarks(path));
+  RETURN_IF_ERROR(platform::RemoveTornWritesOf(path));
   if (const Status read = ReadMark(path).status(); read.code() == StatusCode::kDataLoss) {
     ASSIGN_OR_RETURN(const std::string aside, platform::SetRecordAside(path));
     LOG_ERROR("{}; it is set aside as {}", base::Message(read), Quote(aside));
@@ -79,7 +65,7 @@ Status RemoveMark(const std::string& path) {
 
 Status WriteMark(const std::string& path, const Mark& mark) {
   RETURN_IF_ERROR(platform::MakeFolders(ParentOf(path), 0750));
-  RETURN_IF_ERROR(RemoveTornMarks(path));
+  RETURN_IF_ERROR(platform::RemoveTornWritesOf(path));
   return platform::WriteDurably<"flex.device">(
       path, base::json::Dump(
                 {{"version", kMarkVersion}, {"identity", mark.identity}, {"device", mark.device}}));

@@ -70,6 +70,10 @@ Status DiskMarks::Remove(std::string_view device_name) const {
   return platform::RemoveDurably<"disk.mark">(PathOf(device_name));
 }
 
+Status DiskMarks::RemoveTornMarks() const {
+  return platform::RemoveTornWrites(paths_.DiskMarks(plugin_));
+}
+
 StatusOr<std::vector<DiskMark>> DiskMarks::List() const {
   ASSIGN_OR_RETURN(const std::string boot, platform::BootId());
   ASSIGN_OR_RETURN(const auto names, ListNames(paths_.DiskMarks(plugin_)));

@@ -36,6 +36,8 @@ class DiskMarks {
   StatusOr<std::optional<DiskMark>> Read(std::string_view device_name) const;
   Status Write(const DiskMark& mark) const;
   Status Remove(std::string_view device_name) const;
+  // Removes what interrupted writes of marks left. Call it before any mark is written.
+  Status RemoveTornMarks() const;
   // All marks that can be read.
   StatusOr<std::vector<DiskMark>> List() const;
 

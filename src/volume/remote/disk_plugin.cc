@@ -269,6 +269,7 @@ Status DiskPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec,
 
 StatusOr<VolumePlugin::Found> DiskPlugin::FindOnNode() const {
   Found found;
+  RETURN_IF_ERROR(marks_.RemoveTornMarks());
   ASSIGN_OR_RETURN(const auto marks, marks_.List());
   ASSIGN_OR_RETURN(const auto table, host_.mounter().List());
   for (const DiskMark& mark : marks) {
