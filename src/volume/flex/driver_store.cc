@@ -12,12 +12,14 @@
 
 #include "base/fault.h"
 #include "base/ids.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/folder_walk.h"
 #include "platform/files/private_folder.h"
+#include "platform/files/record_files.h"
 #include "volume/flex/driver_copy.h"
 
 namespace berth::volume {
@@ -66,18 +68,33 @@ Status SyncFolder(const std::string& path, bool whole) {
                               : ErrnoError(errno, fmt::format("fsync {}", Quote(path)));
 }
 
+constexpr int kHoldVersion = 1;
+
 struct HoldRecord {
   uint64_t order = 0;
   std::string user;  // empty: it could not be read
 };
 
-HoldRecord ParseHold(const StatusOr<std::string>& content) {
+// Earlier versions of Berth wrote "ORDER USER", without a version.
+HoldRecord ParseUnversionedHold(const std::string& content) {
   HoldRecord record;
-  if (!content.ok()) return record;
-  const char* const end = content->data() + content->size();
-  const auto [rest, error] = std::from_chars(content->data(), end, record.order);
+  const char* const end = content.data() + content.size();
+  const auto [rest, error] = std::from_chars(content.data(), end, record.order);
   if (error == std::errc() && rest != end && *rest == ' ') record.user.assign(rest + 1, end);
   return record;
+}
+
+HoldRecord ParseHold(const StatusOr<std::string>& content) {
+  if (!content.ok()) return {};
+  if (!content->starts_with('{')) return ParseUnversionedHold(*content);
+  const auto record = platform::ParseRecord(*content, kHoldVersion);
+  if (!record.ok()) return {};
+  return {.order = static_cast<uint64_t>(base::json::Int(*record, {"order"})),
+          .user = base::json::String(*record, {"user"})};
+}
+
+std::string EncodeHold(uint64_t order, std::string_view user) {
+  return base::json::Dump({{"version", kHoldVersion}, {"order", order}, {"user", user}});
 }
 
 Status MakeEmptyFolder(const std::string& path) {
@@ -348,7 +365,7 @@ Status DriverStore::HoldVersion(const DriverVersion& version, std::string_view u
   claim.written = false;
   if (last != versions_.end()) claim.order = last->second.holds[file].order + 1;
   RETURN_IF_ERROR(platform::WriteDurably<"flex.hold">(fmt::format("{}/{}", HoldsOf(key), file),
-                                                      fmt::format("{} {}", claim.order, user)));
+                                                      EncodeHold(claim.order, user)));
   claim.written = true;
   return base::OkStatus();
 }

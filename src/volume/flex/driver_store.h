@@ -1,7 +1,8 @@
 // Keeps copies of Flexvolume drivers on disk, because drivers run only from copies.
 //
 //   STORE/vendor~driver/ID/driver       a version: the driver's folder as it was
-//   STORE/vendor~driver/ID/.held/HASH   a hold: "ORDER USER"; a user's last has the highest order
+//   STORE/vendor~driver/ID/.held/HASH   a hold: its version, order and user, as JSON; a user's last
+//                                       has the highest order
 //   STORE/.new/                         the copy that is being made
 //   STORE/.gone/                        the copies that are being removed
 //

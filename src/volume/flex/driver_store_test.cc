@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "base/fake_faults.h"
+#include "base/ids.h"
+#include "base/json.h"
 #include "platform/files/durable_file.h"
 #include "volume/flex/fake_driver_folder.h"
 
@@ -191,6 +193,56 @@ TEST_F(DriverStoreTest, AUserHasWhatItHeldLast) {
   EXPECT_EQ(held_by(), "one");
   ASSERT_TRUE(store_->ReleaseVersion(one, kUser).ok());
   EXPECT_EQ(held_by(), "two");
+}
+
+TEST_F(DriverStoreTest, AHoldHasAVersionAndOneWithoutAVersionCounts) {
+  MakeUser();
+  drivers_.Install("nfs", "one");
+  const DriverVersion one = Version("nfs");
+  drivers_.Install("nfs", "two");
+  const DriverVersion two = Version("nfs");
+  ASSERT_TRUE(store_->HoldVersion(one, kUser).ok());
+  ASSERT_TRUE(store_->HoldVersion(two, kUser).ok());
+  const auto file_of = [&](const DriverVersion& version) {
+    return temp_ / ("store/nfs/" + version.id + "/.held/" + base::Sha256Hex(kUser));
+  };
+  const auto record = base::json::Parse(*platform::ReadFile(file_of(two)));
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(*record, (base::Json{{"version", 1}, {"order", 1}, {"user", kUser}}));
+
+  // An earlier Berth wrote these records. The version `one` was held last.
+  for (const auto& [version, order] : {std::pair(&one, "12"), std::pair(&two, "3")}) {
+    const std::string text = fmt::format("{} {}", order, kUser);
+    ASSERT_TRUE(platform::WriteDurably<"test.file">(file_of(*version), text).ok());
+  }
+  Open();
+  EXPECT_THAT(store_->UsersOf("nfs"), ElementsAre(kUser));
+  const auto held = store_->FindHeldVersion("nfs", kUser);
+  ASSERT_TRUE(held.ok() && held->has_value());
+  EXPECT_EQ(OutputOf((*held)->executable), "one");
+  ASSERT_TRUE(store_->HoldVersion(two, kUser).ok());
+  const auto next = base::json::Parse(*platform::ReadFile(file_of(two)));
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(*next, (base::Json{{"version", 1}, {"order", 13}, {"user", kUser}}));
+}
+
+// The version stays, because a newer Berth may have written the record.
+TEST_F(DriverStoreTest, AHoldThatCannotBeReadKeepsItsVersion) {
+  drivers_.Install("nfs", "one");
+  std::string id;
+  {
+    const DriverVersion version = Version("nfs");
+    id = version.id;
+    ASSERT_TRUE(store_->HoldVersion(version, kUser).ok());
+  }
+  const std::string file = temp_ / ("store/nfs/" + id + "/.held/" + base::Sha256Hex(kUser));
+  for (const char* damaged :
+       {R"({"version":2,"order":1,"user":"u"})", R"({"order":1,"user":"u"})", "{", "u", ""}) {
+    ASSERT_TRUE(platform::WriteDurably<"test.file">(file, damaged).ok());
+    Open();
+    EXPECT_THAT(store_->UsersOf("nfs"), ElementsAre("?")) << damaged;
+    EXPECT_THAT(OnDisk(), ElementsAre("nfs/" + id)) << damaged;
+  }
 }
 
 TEST_F(DriverStoreTest, AHoldEndsWithItsUser) {
