@@ -101,6 +101,7 @@ class Shims {
     // All paths are checked before the first one is changed.
     for (const Shim& shim : shims) RETURN_IF_ERROR(CheckFree(shim));
     RETURN_IF_ERROR(platform::MakeFolders(options_.records, 0755));
+    RETURN_IF_ERROR(platform::RemoveTornWrites(options_.records));
     for (const Shim& shim : shims) RETURN_IF_ERROR(InstallOne(shim));
     return base::OkStatus();
   }
@@ -112,6 +113,7 @@ class Shims {
       if (shims.empty()) report_("no shim is installed");
     }
     RETURN_IF_ERROR(ReadProgram());
+    RETURN_IF_ERROR(platform::RemoveTornWrites(options_.records));
     for (const Shim& shim : shims) RETURN_IF_ERROR(RemoveOne(shim.utility));
     return base::OkStatus();
   }
@@ -133,6 +135,13 @@ class Shims {
   // The path at which a shim is written before it is linked to its place.
   std::string NewShimPath(const std::string& utility) const {
     return fmt::format("{}/.{}.berth-shim", options_.sbin, utility);
+  }
+
+  // Removes what interrupted installations of the shim at `path` left beside it. The folder also
+  // has files of others, so only the temp files of this shim go.
+  Status RemoveTornShims(const std::string& utility, const std::string& path) const {
+    RETURN_IF_ERROR(platform::RemoveTornWritesOf(path));
+    return platform::RemoveTornWritesOf(NewShimPath(utility));
   }
 
   // Reads the content of berth-shim. It stays empty if berth-shim is not installed, because a
@@ -268,6 +277,7 @@ class Shims {
     if (found == Found::kShim && old_record) {
       contents.insert(contents.end(), old_record->contents.begin(), old_record->contents.end());
     }
+    RETURN_IF_ERROR(RemoveTornShims(shim.utility, path));
     RETURN_IF_ERROR(WriteRecord(shim, contents));
     if (found == Found::kNothing) {
       RETURN_IF_ERROR(LinkShim(shim.utility));
@@ -316,6 +326,7 @@ class Shims {
       report_(fmt::format("{} does not exist", path));
     }
     RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewShimPath(utility)));
+    RETURN_IF_ERROR(RemoveTornShims(utility, path));
     RETURN_IF_ERROR(SetDamagedRecordAside(utility));
     // The record is removed last, so that the file is recognised as a shim until it is gone.
     return platform::RemoveDurably<"cli.shim_record">(RecordPath(utility));

@@ -197,6 +197,24 @@ TEST_F(ShimsTest, AFileWithADamagedRecordIsLeftWithItsRecord) {
   EXPECT_EQ(Read(folder_ / "etc/shims/mount.glusterfs.json"), newer);
 }
 
+TEST_F(ShimsTest, WhatACrashLeftOfAShimGoesWithTheNextCallAndThatOfOthersStays) {
+  const auto leave_torn_files = [&] {
+    Write(folder_ / "etc/shims/.mount.nfs.json.tmp-Ab12Cd", "{");
+    Write(folder_ / "sbin/.mount.glusterfs.tmp-Ab12Cd", "the pro");
+    Write(folder_ / "sbin/..mount.glusterfs.berth-shim.tmp-Ab12Cd", "the pro");
+  };
+  Write(folder_ / "sbin/.other.tmp-Ab12Cd", "of another program");
+  fs::create_directories(folder_ / "etc/shims");
+  leave_torn_files();
+  ASSERT_TRUE(Install(Options({"glusterfs"})).ok());
+  EXPECT_THAT(Installed(), ElementsAre(".other.tmp-Ab12Cd", "mount.glusterfs"));
+  EXPECT_THAT(Records(), ElementsAre("mount.glusterfs.json"));
+  leave_torn_files();
+  ASSERT_TRUE(Remove(Options({})).ok());
+  EXPECT_THAT(Installed(), ElementsAre(".other.tmp-Ab12Cd"));
+  EXPECT_THAT(Records(), IsEmpty());
+}
+
 TEST_F(ShimsTest, RefusesNamesThatAreNone) {
   ShimOptions options = Options({""});
   options.plugin = "p";
