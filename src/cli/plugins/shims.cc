@@ -190,10 +190,10 @@ class Shims {
     return *std::move(record);
   }
 
-  // Sets the record aside if it is damaged. It is called only when the record is about to be
-  // replaced or removed, because a shim that a newer Berth installed needs it until then.
-  Status SetDamagedRecordAside(const std::string& utility) const {
-    const Status read = ParseRecordOf(utility).status();
+  // Sets the record aside if `read`, with which ParseRecordOf ended, says that it is damaged. It is
+  // called only when the record is about to be replaced or removed, because a shim that a newer
+  // Berth installed needs it until then.
+  Status SetDamagedRecordAside(const std::string& utility, const Status& read) const {
     if (read.code() != StatusCode::kDataLoss) return base::OkStatus();
     ASSIGN_OR_RETURN(const std::string aside, platform::SetRecordAside(RecordPath(utility)));
     report_(fmt::format("set the damaged record of {} aside as {}: {}", utility, aside,
@@ -202,7 +202,7 @@ class Shims {
   }
 
   Status WriteRecord(const Shim& shim, std::vector<std::string> contents) const {
-    RETURN_IF_ERROR(SetDamagedRecordAside(shim.utility));
+    RETURN_IF_ERROR(SetDamagedRecordAside(shim.utility, ParseRecordOf(shim.utility).status()));
     const std::string text =
         base::ipc::WriteJson(base::ipc::Message()
                                  .Set(utility::kShimVersion, kRecordVersion)
@@ -327,7 +327,7 @@ class Shims {
     }
     RETURN_IF_ERROR(platform::RemoveDurably<"cli.fresh_shim">(NewShimPath(utility)));
     RETURN_IF_ERROR(RemoveTornShims(utility, path));
-    RETURN_IF_ERROR(SetDamagedRecordAside(utility));
+    RETURN_IF_ERROR(SetDamagedRecordAside(utility, parsed.status()));
     // The record is removed last, so that the file is recognised as a shim until it is gone.
     return platform::RemoveDurably<"cli.shim_record">(RecordPath(utility));
   }
