@@ -196,8 +196,9 @@ class Backend {
   // NOT_FOUND: the device no longer is that mapping. UNIMPLEMENTED: only a new mapping gets the
   // size.
   virtual base::StatusOr<Mapping> Refresh(const Mapping& mapping) = 0;
-  // Removes the device; OK if it no longer is that mapping. FAILED_PRECONDITION: something has the
-  // device open.
+  // Removes the device, and gives back what the mapping held, also if the process that served it
+  // has died. OK if it no longer is that mapping. FAILED_PRECONDITION: something has the device
+  // open.
   virtual base::Status Unmap(const Mapping& mapping) = 0;
   // Unmaps by force, even if something has the device open or the back end does not answer: writes
   // fail from then on. `patience` is how long each step may take by itself. On any error, the

@@ -82,7 +82,8 @@ StatusOr<bool> Attachments::FreeFromDead(const Record& record, const Force& forc
 
 StatusOr<bool> Attachments::TakeDeviceOff(Record& record, const Force& force) {
   ASSIGN_OR_RETURN(const bool was_mapped, UnmapLocked(record, force));
-  // A process that was killed gave nothing back.
+  // Unmap gives everything back, also what a process held that had died before (Backend::Unmap).
+  // But ForceUnmap does not ask the storage, and what it killed gave nothing back.
   return was_mapped && !force.on ? true : FreeFromDead(record, force);
 }
 
