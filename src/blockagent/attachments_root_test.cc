@@ -343,7 +343,7 @@ TEST_F(AttachmentsTest, AVolumeThatIsNoLongerOursIsTakenOffAtOnce) {
   const base::UniqueFd open_file(
       open((call.mount_dir + "/open").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_TRUE(open_file.valid());
-  ASSERT_TRUE(BreakFence(site_.client, "pv-1", "a test").ok());
+  ASSERT_TRUE(BreakFence(site_.client, api::VolumeName("pv-1"), "a test").ok());
   agent = site_.Start("n1");
   ASSERT_TRUE(agent->Reconcile("pv-1", FakeSite::Soon()).ok());
   EXPECT_FALSE(site_.MountAt(call.mount_dir).has_value());

@@ -99,7 +99,7 @@ TEST_F(CleanupTest, ALossOfAVolumeWithoutADeviceIsToldUntilAPersonBreaksItsFence
     Open();        // the agent is started anew
   }
   EXPECT_FALSE(given_up);
-  ASSERT_OK(BreakFence(client_, "pv-1", "a person broke it"));
+  ASSERT_OK(BreakFence(client_, api::VolumeName("pv-1"), "a person broke it"));
   ASSERT_OK(WorkOff());
   EXPECT_TRUE(given_up);
   EXPECT_FALSE(HasFence("pv-1"));
@@ -120,7 +120,7 @@ TEST_F(CleanupTest, ALossOfAVolumeThatIsOnNoRecordIsGivenUpByAPerson) {
                                              : base::OkStatus();
   };
   Open();
-  ASSERT_OK(BreakFence(client_, "pv-1", "a person broke it"));
+  ASSERT_OK(BreakFence(client_, api::VolumeName("pv-1"), "a person broke it"));
   ASSERT_OK(WorkOff());
   EXPECT_TRUE(given_up);
   EXPECT_FALSE(HasCleanup());

@@ -203,7 +203,7 @@ TEST_F(ContestedMountTest, APodThatLostTheVolumeWritesNoMoreOnceAnotherOfItsNode
     ASSERT_TRUE(agent->Mount(lost, FakeSite::Soon()).ok());
     base::UniqueFd file = OpenFile(lost);
     ASSERT_TRUE(Writes(file));
-    ASSERT_TRUE(BreakFence(site_.client, volume, "a test").ok());
+    ASSERT_TRUE(BreakFence(site_.client, api::VolumeName(volume), "a test").ok());
     // It fails while the kernel keeps the device, and with it the image's lock, for the first.
     const base::Status early = agent->Mount(next, FakeSite::Soon());
     EXPECT_FALSE(Writes(file)) << early;

@@ -393,15 +393,15 @@ Status Fences::WriteDeviceStatus(const std::string& volume, const DeviceStatus& 
   });
 }
 
-StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::string& volume,
+StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const api::VolumeName& volume,
                                              const std::string& reason) {
   for (int i = 0; i < kMostTries; ++i) {
-    ASSIGN_OR_RETURN(std::optional<VolumeFence> fence, ReadFence(client, volume));
+    ASSIGN_OR_RETURN(std::optional<VolumeFence> fence, ReadFence(client, volume.text()));
     if (!fence.has_value()) {
       return Error(StatusCode::kNotFound,
                    "volume {} has no fence, so there is nothing to break; if a pod waits for the "
                    "volume, its events name the pod that still runs with it",
-                   Quote(volume));
+                   volume);
     }
     std::string broken_pods;
     for (const FenceEntry& entry : fence->entries()) broken_pods += entry.pod_uid + ",";
@@ -410,13 +410,13 @@ StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::st
     if (IsRace(marked.status())) continue;
     RETURN_IF_ERROR(marked);
     fence = *std::move(marked);
-    const auto pv = kube::Get<api::PersistentVolume>(client, "", volume);
+    const auto pv = kube::Get<api::PersistentVolume>(client, "", volume.text());
     const std::vector<FenceEntry> entries = fence->entries();
     for (const FenceEntry& entry : entries) {
       const std::string image =
           pv.ok() ? pv->String({"spec", "flexVolume", "options", api::kImageOption}) : "";
       RETURN_IF_ERROR(AddCleanups(client, entry.node,
-                                  {{.volume = volume,
+                                  {{.volume = volume.text(),
                                     .attachment = entry,
                                     .cluster_name = entry.cluster_name,
                                     .image = image,
@@ -428,7 +428,7 @@ StatusOr<std::vector<FenceEntry>> BreakFence(kube::Client& client, const std::st
     if (!IsRace(removed)) return removed;
   }
   return Error(StatusCode::kAborted,
-               "the fence of volume {} was written by others {} times meanwhile", Quote(volume),
+               "the fence of volume {} was written by others {} times meanwhile", volume,
                kMostTries);
 }
 

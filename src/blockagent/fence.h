@@ -128,7 +128,7 @@ base::ObjectReference ReferenceToPod(const api::FenceEntry& entry);
 // break --dangerous`. Gives the removed entries. NOT_FOUND: the volume has no fence. ABORTED as in
 // Fences::Acquire.
 base::StatusOr<std::vector<api::FenceEntry>> BreakFence(kube::Client& client,
-                                                        const std::string& volume,
+                                                        const api::VolumeName& volume,
                                                         const std::string& reason);
 
 // Writes the volume into the NodeCleanup of `node`, which no fence has to name, so that the node's

@@ -253,7 +253,8 @@ TEST_F(FenceTest, AKindThatIsNotServedSaysNothingOfWhoUsesAVolume) {
     EXPECT_EQ(fences.Acquire(request, Context(), {There}).status().code(),
               StatusCode::kUnavailable);
   }
-  EXPECT_EQ(BreakFence(client_, "pv-1", "by hand").status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(BreakFence(client_, api::VolumeName("pv-1"), "by hand").status().code(),
+            StatusCode::kUnavailable);
 }
 
 // One that answered "not found" did not have the kind; the next one, which has it, is believed.
@@ -345,9 +346,9 @@ TEST_F(FenceTest, WhatAPersonTookAwayIsNotWrittenAgain) {
   // The agent may see what it owes while the fence is still there; then it must not think that its
   // pod rightly has the volume.
   client_.FailNext("delete", "volumefences", Error(StatusCode::kUnavailable, "down"));
-  EXPECT_FALSE(BreakFence(client_, "pv-1", "by hand").ok());
+  EXPECT_FALSE(BreakFence(client_, api::VolumeName("pv-1"), "by hand").ok());
   EXPECT_FALSE(*On("n1").HasEntry("pv-1", Entry("n1", "a")));
-  ASSERT_TRUE(BreakFence(client_, "pv-1", "by hand").ok());
+  ASSERT_TRUE(BreakFence(client_, api::VolumeName("pv-1"), "by hand").ok());
   const auto decision =
       On("n1").Restore(Wants("n1", "a"), Context().volume, [] { return BackendFact::kLocked; });
   ASSERT_TRUE(decision.ok()) << decision.status();
@@ -376,13 +377,13 @@ TEST_F(FenceTest, BreakingItByHandOwesEachNodeACleanup) {
     request->sharing = Sharing::kAllNodes;
     ASSERT_TRUE(On(request->entry.node).Acquire(*request, Context(), {There}).ok());
   }
-  const auto broken = BreakFence(client_, "pv-1", "by hand");
+  const auto broken = BreakFence(client_, api::VolumeName("pv-1"), "by hand");
   ASSERT_TRUE(broken.ok()) << broken.status();
   EXPECT_THAT(*broken, SizeIs(2));
   EXPECT_THAT(Now(), IsEmpty());
   EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n1")->entries(), SizeIs(1));
   EXPECT_THAT(client_.Peek<api::NodeCleanup>("", "n2")->entries(), SizeIs(1));
-  const auto again = BreakFence(client_, "pv-1", "again");
+  const auto again = BreakFence(client_, api::VolumeName("pv-1"), "again");
   EXPECT_EQ(again.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(std::string(base::Message(again.status())), Not(HasSubstr("no pod uses it")))
       << "without a fence this is not known";

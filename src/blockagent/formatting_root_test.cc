@@ -101,7 +101,7 @@ TEST_F(FormattingTest, WhatAnotherNodeUsedMeanwhileIsNotMadeAnew) {
   site_.AddVolume("pv-1");
   const MountCall first = site_.AddPod("n2", "first", "pv-1");
   CutShort("n2", first);
-  ASSERT_TRUE(BreakFence(site_.client, "pv-1", "a test").ok());
+  ASSERT_TRUE(BreakFence(site_.client, api::VolumeName("pv-1"), "a test").ok());
   auto agent = site_.Start("n1");
   const MountCall next = site_.AddPod("n1", "next", "pv-1");
   ASSERT_TRUE(agent->Mount(next, FakeSite::Soon()).ok());

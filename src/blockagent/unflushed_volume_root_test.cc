@@ -128,7 +128,8 @@ class UnflushedVolumeTest : public testing::Test {
     return worker.WorkOffEntries(FakeSite::Soon());
   }
   void BreakFenceByHand() {
-    ASSERT_OK(BreakFence(site_->client, "data", "a person gave up what was not flushed"));
+    ASSERT_OK(BreakFence(site_->client, api::VolumeName("data"),
+                         "a person gave up what was not flushed"));
   }
   // The storage works again, and the pod has what the file system wrote.
   void ExpectMounts(const MountCall& call) {

@@ -80,7 +80,8 @@ Status BreakFence(const BreakFlags& flags, bool data_folder_given) {
   }
   RETURN_IF_ERROR(fence);
   RETURN_IF_ERROR(ConfirmVolume(flags, AskToBreak(flags.volume, fence->entries())));
-  ASSIGN_OR_RETURN(const auto broken, blockagent::BreakFence(*client, flags.volume, reason));
+  ASSIGN_OR_RETURN(const auto broken,
+                   blockagent::BreakFence(*client, api::VolumeName(flags.volume), reason));
   for (const api::FenceEntry& entry : broken) {
     cli::Print(fmt::format("broke the fence of {}; node '{}' takes the volume off when it can\n",
                            blockagent::Describe(entry), entry.node));
