@@ -55,6 +55,15 @@ TEST_F(ApiTest, AKubeconfigThatHasNotChangedIsNotWrittenAndClosedToOthers) {
   EXPECT_NE(inode(), first);
 }
 
+TEST_F(ApiTest, WhatACrashLeftOfAKubeconfigGoesWithItsNextWrite) {
+  const std::string torn = folder_ + "/.cut.tmp-Ab12Cd";
+  std::ofstream(torn) << "a key";
+  ASSERT_TRUE(WriteKubeconfig(folder_ + "/cut", "https://127.0.0.1:1", "ca",
+                              {.name = "u", .certificate = "c", .key = "k"})
+                  .ok());
+  EXPECT_FALSE(std::filesystem::exists(torn));
+}
+
 TEST_F(ApiTest, TheKubeconfigWorksOverTls) {
   auto config = kube::LoadKubeconfig(folder_ + "/kubeconfig");
   ASSERT_TRUE(config.ok()) << base::ToString(config.status());

@@ -5,11 +5,14 @@
 
 #include <sys/stat.h>
 
+#include <fstream>
+
 #include "apiserver/access/certificates.h"
 #include "apiserver/api_fixture.h"
 #include "base/base64.h"
 #include "kube/config.h"
 #include "kube/http/http_client.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::apiserver {
 namespace {
@@ -171,6 +174,15 @@ TEST_F(AuthenticationTest, PeoplesTokensAreHashedAndEndWhenRemoved) {
   ASSERT_TRUE(RemoveStaticToken(token_file(), other->substr(6, 10)).ok());
   EXPECT_EQ(WithToken(*other).code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(RemoveStaticToken(token_file(), "nope").code(), StatusCode::kNotFound);
+}
+
+TEST_F(AuthenticationTest, WhatACrashLeftOfTheTokenFileGoesWithTheNextChange) {
+  const std::string path = folder_ + "/torn/tokens.json";
+  ASSERT_TRUE(platform::MakeFolders(folder_ + "/torn").ok());
+  std::ofstream(folder_ + "/torn/.tokens.json.tmp-Ab12Cd") << "{";
+  ASSERT_TRUE(AddStaticToken(path, {.user = "jane", .created = clock_.Now()}).ok());
+  EXPECT_THAT(*platform::ListFolder(folder_ + "/torn"),
+              testing::ElementsAre("tokens.json", "tokens.json.lock"));
 }
 
 TEST_F(AuthenticationTest, ATokenFileThatOthersCanReadCountsForNothing) {

@@ -147,6 +147,7 @@ base::StatusOr<std::vector<RevokedCertificate>> ReadRevocations(const Revocation
 
 Status AddRevocation(const RevocationFiles& files, const RevokedCertificate& certificate) {
   ASSIGN_OR_RETURN(const base::UniqueFd lock, LockList(files));
+  RETURN_IF_ERROR(platform::RemoveTornWritesOf(files.list));
   ASSIGN_OR_RETURN(std::vector<RevokedCertificate> revoked, ReadRevocations(files));
   if (std::ranges::find(revoked, certificate.sha256, &RevokedCertificate::sha256) ==
       revoked.end()) {

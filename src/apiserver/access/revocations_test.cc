@@ -154,6 +154,13 @@ TEST_F(RevocationsTest, AListWithoutAVersionGetsOneWithTheNextCertificate) {
             base::json::Array(old, {"certificates"})[0]);
 }
 
+TEST_F(RevocationsTest, WhatACrashLeftOfTheListGoesWithTheNextCertificate) {
+  const std::string torn = own_ + "/.revoked.json.tmp-Ab12Cd";
+  std::ofstream(torn) << "{";
+  Revoke("node.kubeconfig");
+  EXPECT_FALSE(std::filesystem::exists(torn));
+}
+
 TEST_F(RevocationsTest, ALostListRefusesEveryCertificate) {
   Revoke("node.kubeconfig");
   const std::string whole = platform::ReadFile(list_).value();

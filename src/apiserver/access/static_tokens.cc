@@ -68,6 +68,7 @@ Status EditTokens(const std::string& path, ChangeList change) {
                  "another process is changing the tokens; try again");
   }
   RETURN_IF_ERROR(lock);
+  RETURN_IF_ERROR(platform::RemoveTornWritesOf(path));
   ASSIGN_OR_RETURN(std::vector<StaticToken> tokens, ReadStaticTokens(path));
   RETURN_IF_ERROR(change(tokens));
   return WriteTokens(path, tokens);
