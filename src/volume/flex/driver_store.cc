@@ -304,12 +304,12 @@ void DriverStore::SetOnReleased(std::function<void()> on_released) {
 }
 
 StatusOr<DriverVersion> DriverStore::FindVersion(std::string_view driver,
-                                                 std::string_view id) const {
-  const Key key(driver, id);
+                                                 const DriverVersionId& id) const {
+  const Key key(driver, id.text());
   MutexLock lock(mutex_);
   const auto found = versions_.find(key);
   if (found != versions_.end()) return PinVersion(key, found->second);
-  return Error(StatusCode::kNotFound, "version {} of Flexvolume driver {} is not kept", Quote(id),
+  return Error(StatusCode::kNotFound, "version {} of Flexvolume driver {} is not kept", id,
                Quote(driver));
 }
 

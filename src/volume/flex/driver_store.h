@@ -79,7 +79,7 @@ class DriverStore : public DriverVersions {
   void SetOnReleased(std::function<void()> on_released);
 
   base::StatusOr<DriverVersion> FindVersion(std::string_view driver,
-                                            std::string_view id) const override;
+                                            const DriverVersionId& id) const override;
   base::StatusOr<std::optional<DriverVersion>> FindHeldVersion(
       std::string_view driver, std::string_view user) const override;
   base::Status HoldVersion(const DriverVersion& version, std::string_view user) override;

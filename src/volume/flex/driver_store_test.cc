@@ -142,7 +142,7 @@ TEST_F(DriverStoreTest, AVersionThatNobodyNeedsGoes) {
   const std::string id = one.id;
   one = {};
   store_->RemoveUnused();
-  EXPECT_EQ(store_->FindVersion("nfs", id).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_->FindVersion("nfs", DriverVersionId(id)).status().code(), StatusCode::kNotFound);
   EXPECT_THAT(OnDisk(), ElementsAre("nfs/" + two.id));
 }
 
@@ -160,7 +160,7 @@ TEST_F(DriverStoreTest, AHeldVersionOutlivesItsDriverAndTheProcess) {
   store_->RemoveUnused();
   Open();
   EXPECT_THAT(store_->ListHeldDrivers(), ElementsAre("example/nfs"));
-  const auto kept = store_->FindVersion("example/nfs", id);
+  const auto kept = store_->FindVersion("example/nfs", DriverVersionId(id));
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(OutputOf(kept->executable), "one");
   int released = 0;
@@ -301,7 +301,7 @@ TEST_F(DriverStoreTest, WhatAFailureLeavesIsRemovedOrWhole) {
     Open();
     {
       EXPECT_THAT(OnDisk(), testing::SizeIs(1));
-      const auto kept = store_->FindVersion("nfs", Version("nfs").id);
+      const auto kept = store_->FindVersion("nfs", DriverVersionId(Version("nfs").id));
       ASSERT_TRUE(kept.ok()) << kept.status();
       EXPECT_EQ(OutputOf(kept->executable), "one");
       ASSERT_TRUE(store_->ReleaseVersion(*kept, kUser).ok());

@@ -11,9 +11,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/id.h"
 #include "base/status.h"
 
 namespace berth::volume {
+
+// The id of a version, where it stands beside the name of a driver or a folder.
+using DriverVersionId = base::Id<struct DriverVersionIdKind>;
 
 struct DriverVersion {
   std::string driver;      // "vendor/driver", or "driver"
@@ -31,7 +35,7 @@ class DriverVersions {
   // Finds a version by its id, and pins it. NOT_FOUND: that version was never copied, or it was
   // removed because it had no hold.
   virtual base::StatusOr<DriverVersion> FindVersion(std::string_view driver,
-                                                    std::string_view id) const = 0;
+                                                    const DriverVersionId& id) const = 0;
 
   // Finds the version that `user` holds, and pins it; the last one if there are several. nullopt:
   // none.

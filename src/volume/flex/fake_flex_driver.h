@@ -42,10 +42,10 @@ class FakeFlexDriver : public FlexDriver {
 class FakeDriverVersions : public DriverVersions {
  public:
   base::StatusOr<DriverVersion> FindVersion(std::string_view driver,
-                                            std::string_view id) const override {
+                                            const DriverVersionId& id) const override {
     base::MutexLock lock(mutex_);
     for (const auto& [version, user] : holds_) {
-      if (version.driver == driver && version.id == id) return version;
+      if (version.driver == driver && version.id == id.text()) return version;
     }
     return base::Error(base::StatusCode::kNotFound, "no version {}", id);
   }

@@ -30,7 +30,7 @@ StatusOr<std::string> FlexAttach::Attach(const VolumeSpec& spec, const api::Node
 
 Status FlexAttach::Detach(const api::VolumeName& volume, const api::NodeName& node) {
   const std::string user = UserOf(volume, node);
-  const auto version = versions_.ChooseForTearDown(FlexFolder::kDevice, user, "");
+  const auto version = versions_.ChooseForTearDown(FlexFolder::kDevice, user, {});
   if (!version.ok()) {
     return base::Error(StatusCode::kUnavailable,
                        "Flexvolume driver '{}', which attached volume '{}' to node '{}', is not "

@@ -157,7 +157,8 @@ Status FlexDevices::Mount(const VolumeSpec& spec, const std::string& device) {
   return done;
 }
 
-Status FlexDevices::Unmount(const api::VolumeName& volume, const std::string& recorded_version) {
+Status FlexDevices::Unmount(const api::VolumeName& volume,
+                            const DriverVersionId& recorded_version) {
   const platform::StagingPath folder = Folder(volume);
   RETURN_IF_ERROR(
       points_.Unmount(folder.text(), recorded_version,

@@ -37,7 +37,7 @@ class FlexDevices {
   // blank. `device` is the device that attach returned. FAILED_PRECONDITION: another volume of that
   // name is in use, or another program mounted something there.
   base::Status Mount(const VolumeSpec& spec, const std::string& device);
-  base::Status Unmount(const api::VolumeName& volume, const std::string& recorded_version);
+  base::Status Unmount(const api::VolumeName& volume, const DriverVersionId& recorded_version);
   // Removes the folder and the mark of a volume of an earlier boot, of which nothing is mounted any
   // more, without a call of the driver.
   base::Status Forget(const api::VolumeName& volume);

@@ -87,7 +87,7 @@ Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, cons
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(folder));
   if (mounted && !distrusted) return CheckOwnMount(folder);
   if (mounted) {
-    ASSIGN_OR_RETURN(const DriverVersion version, versions_.ChooseForTearDown(kind_, folder, ""));
+    ASSIGN_OR_RETURN(const DriverVersion version, versions_.ChooseForTearDown(kind_, folder, {}));
     RETURN_IF_ERROR(UndoMount(version, folder, unmount));
   }
   ASSIGN_OR_RETURN(const DriverVersion version, versions_.Current());
@@ -110,7 +110,7 @@ Status FlexMountPoints::Mount(const std::string& folder, const Call& mount, cons
   return done;
 }
 
-Status FlexMountPoints::Unmount(const std::string& folder, const std::string& recorded_version,
+Status FlexMountPoints::Unmount(const std::string& folder, const DriverVersionId& recorded_version,
                                 const Call& unmount) {
   ASSIGN_OR_RETURN(const bool mounted, IsMounted(folder));
   bool there = mounted;

@@ -40,7 +40,7 @@ class FlexMountPoints {
   // Calls `unmount` with the version that tears down, removes the folder, and releases the versions
   // that are held for it. If there is no folder, `unmount` is not called. FAILED_PRECONDITION:
   // something is still mounted there, or the folder is not empty.
-  base::Status Unmount(const std::string& folder, const std::string& recorded_version,
+  base::Status Unmount(const std::string& folder, const DriverVersionId& recorded_version,
                        const Call& unmount);
 
   // Unmounts without the driver, as Kubernetes does for a driver that does not support unmount.

@@ -18,7 +18,7 @@ using base::StatusCode;
 using base::json::String;
 
 // The state for tear-down (DeviceState, PodState).
-std::string VersionIn(const Json& state) { return String(state, {"version"}); }
+DriverVersionId VersionIn(const Json& state) { return DriverVersionId(String(state, {"version"})); }
 
 // record.pv_name is set only for a PersistentVolume, so the state holds the name of the volume.
 api::VolumeName VolumeOf(const DeviceRecord& record) {

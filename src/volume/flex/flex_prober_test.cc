@@ -232,7 +232,8 @@ TEST_F(FlexProberTest, ARemovedDriverIsListedWhileAVersionIsHeld) {
   RefreshList();
   ASSERT_THAT(Names(), ElementsAre("example/nfs"));
   EXPECT_EQ(Current("example/nfs").status().code(), StatusCode::kNotFound);
-  const auto kept = Plugin("example/nfs")->versions().FindVersion("example/nfs", version.id);
+  const auto kept =
+      Plugin("example/nfs")->versions().FindVersion("example/nfs", DriverVersionId(version.id));
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(OutputOf(kept->executable), "one");
   ASSERT_TRUE(Plugin("example/nfs")->versions().ReleaseVersion(*kept, kProbedUser).ok());

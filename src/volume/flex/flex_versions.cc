@@ -51,7 +51,7 @@ std::string FlexVersions::UserOf(std::string_view folder) const {
 }
 
 StatusOr<DriverVersion> FlexVersions::ChooseForTearDown(FlexFolder kind, std::string_view folder,
-                                                        std::string_view recorded) const {
+                                                        const DriverVersionId& recorded) const {
   auto current = driver_->Current();
   const auto starts = capabilities();
   if (current.ok() && starts.has_value() && (kind == FlexFolder::kPodVolume || starts->attach)) {

@@ -45,7 +45,7 @@ class FlexVersions {
   // The version that tears down the mount at `folder`: the current version if it can, else the
   // version that is held for the folder, else `recorded`. UNAVAILABLE: there is none.
   base::StatusOr<DriverVersion> ChooseForTearDown(FlexFolder kind, std::string_view folder,
-                                                  std::string_view recorded) const;
+                                                  const DriverVersionId& recorded) const;
 
   // Keeps a version for `folder`, which must exist below the kubelet folder. (For an attachment,
   // `folder` is only a name, and the version is held until ReleaseHolds.)
