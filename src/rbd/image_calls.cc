@@ -160,15 +160,15 @@ base::StatusOr<ImageInfo> CreateImage(const Cluster& cluster, const NewImage& wa
                            wanted.node);
 }
 
-base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const std::string& image,
-                                         const std::string& snapshot, const api::NodeName& node) {
-  ASSIGN_OR_RETURN(const auto before, SettleImage(cluster, snapshot, node));
+base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const NewSnapshot& wanted) {
+  ASSIGN_OR_RETURN(const auto before, SettleImage(cluster, wanted.name, wanted.node));
   if (before.has_value()) {
-    if (before->snapshot_of == image) return ToInfo(snapshot, *before);
+    if (before->snapshot_of == wanted.image) return ToInfo(wanted.name, *before);
     return Error(StatusCode::kAlreadyExists, "{} exists and is not a snapshot of image {}",
-                 Quote(snapshot), Quote(image));
+                 Quote(wanted.name), Quote(wanted.image));
   }
-  return MakeRecordedImage(cluster, snapshot, {.source = image, .snapshot_of = image}, node);
+  return MakeRecordedImage(cluster, wanted.name,
+                           {.source = wanted.image, .snapshot_of = wanted.image}, wanted.node);
 }
 
 base::StatusOr<ImageInfo> GrowImage(const Cluster& cluster, const std::string& image,

@@ -32,11 +32,16 @@ struct NewImage {
 // larger.
 base::StatusOr<ImageInfo> CreateImage(const Cluster& cluster, const NewImage& wanted);
 
+struct NewSnapshot {
+  std::string image;   // of which it is
+  std::string name;    // its own
+  api::NodeName node;  // this one
+};
+
 // Also of an image that is served: the serving process then makes the snapshot between two writes.
-// ALREADY_EXISTS: `snapshot` is an image, or a snapshot of another one. NOT_FOUND: there is no such
-// image. FAILED_PRECONDITION: its user does not answer, or is the kernel's driver.
-base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const std::string& image,
-                                         const std::string& snapshot, const api::NodeName& node);
+// ALREADY_EXISTS: `wanted.name` is an image, or a snapshot of another one. NOT_FOUND: there is no
+// such image. FAILED_PRECONDITION: its user does not answer, or is the kernel's driver.
+base::StatusOr<ImageInfo> CreateSnapshot(const Cluster& cluster, const NewSnapshot& wanted);
 
 // Also of an image that is served: the serving process then carries it out. NOT_FOUND: there is no
 // such image. FAILED_PRECONDITION: it is a snapshot, or its user does not answer.

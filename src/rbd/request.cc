@@ -109,7 +109,8 @@ base::StatusOr<Json> AnswerSnapshot(const Call& call) {
   if (image == snapshot) {
     return Error(StatusCode::kInvalidArgument, "snapshot: it has the name of its image");
   }
-  return InfoReply(CreateSnapshot(call.cluster, image, snapshot, call.node));
+  return InfoReply(
+      CreateSnapshot(call.cluster, {.image = image, .name = snapshot, .node = call.node}));
 }
 
 base::StatusOr<Json> AnswerGrow(const Call& call) {
