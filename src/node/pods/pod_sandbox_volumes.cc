@@ -82,7 +82,9 @@ Status PodSandboxVolumes::WritePlan(const api::Pod& pod) const {
 
 Status PodSandboxVolumes::RemovePlan(const api::Pod& pod) const {
   if (!MayDefer(pod)) return OkStatus();
-  return platform::RemoveDurably<"node.crust.plan">(wire::PlanPath(run_folder_, pod.uid()));
+  const std::string path = wire::PlanPath(run_folder_, pod.uid());
+  RETURN_IF_ERROR(platform::RemoveTornWritesOf(path));
+  return platform::RemoveDurably<"node.crust.plan">(path);
 }
 
 Status PodSandboxVolumes::PublishVolumes(const api::Pod& pod,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "base/assert_ok.h"
 #include "base/ipc/crust_call.h"
@@ -81,6 +82,17 @@ TEST_P(PodSandboxVolumesTest, TheyAreInTheSandboxBeforeItsContainersAndThePlanBe
   EXPECT_EQ(request.fsgroup_gid(), 5);
   EXPECT_EQ(request.fsgroup_policy(), "Always");
   EXPECT_EQ(volumes_.placed_in(uid), sandbox);
+}
+
+TEST_P(PodSandboxVolumesTest, ThePlanGoesWithThePodAndWithWhatACrashLeftOfIt) {
+  StartAgent();
+  const std::string uid = AddSandboxedPod();
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  const std::string plans = base::ipc::crust::PlanFolder(crust_folder_);
+  std::ofstream(plans + "/." + uid + ".json.tmp-Ab12Cd") << "{";
+  DeletePod("web");
+  ASSERT_TRUE(WaitGone("web"));
+  EXPECT_TRUE(std::filesystem::is_empty(plans));
 }
 
 TEST_P(PodSandboxVolumesTest, AVolumeThatIsStillInUseIsNotReleased) {
