@@ -110,7 +110,7 @@ StatusOr<Json> ListUnits(Session& session, const Settings& settings, const Json&
 }
 
 // Names of nodes by their keys: those of the request, and those that are part of an initiator name.
-std::string FindNode(uint64_t key, const std::string& initiator, const std::string& owner,
+std::string FindNode(uint64_t key, const std::string& initiator, const KeyOwner& owner,
                      const std::vector<std::string>& nodes) {
   for (const std::string& node : nodes) {
     if (NodeKeys(owner, node).Has(key)) return node;

@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kSessions = 128;
 
-uint64_t DigestName(std::string_view owner, std::string_view node) {
+uint64_t DigestName(const KeyOwner& owner, std::string_view node) {
   base::Sha256 digest;
-  digest.Add(owner);
+  digest.Add(owner.text());
   digest.Add(std::string_view("\0", 1));
   digest.Add(node);
   return std::stoull(digest.FinishHex().substr(0, 10), nullptr, 16);  // 40 bits
@@ -21,7 +21,7 @@ uint64_t DigestName(std::string_view owner, std::string_view node) {
 
 }  // namespace
 
-NodeKeys::NodeKeys(std::string_view owner, std::string_view node)
+NodeKeys::NodeKeys(const KeyOwner& owner, std::string_view node)
     : prefix_(DigestName(owner, node)) {}
 
 uint64_t NodeKeys::Make(uint16_t process, uint8_t session) const {
@@ -47,6 +47,6 @@ uint64_t NodeKeys::MakeNext(uint64_t key, const std::vector<uint64_t>& taken) co
   return MakeNew(taken);
 }
 
-NodeKeys GuardKeys(std::string_view owner) { return {owner, ""}; }
+NodeKeys GuardKeys(const KeyOwner& owner) { return {owner, ""}; }
 
 }  // namespace berth::iscsi

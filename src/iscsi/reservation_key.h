@@ -15,12 +15,17 @@
 #include <string_view>
 #include <vector>
 
+#include "base/id.h"
+
 namespace berth::iscsi {
+
+// The owner, as keys name it. It has a type, so that it is not taken for a node or an initiator.
+using KeyOwner = base::Id<struct KeyOwnerKind>;
 
 // A node as keys name it.
 class NodeKeys {
  public:
-  NodeKeys(std::string_view owner, std::string_view node);
+  NodeKeys(const KeyOwner& owner, std::string_view node);
   // Never 0.
   uint64_t Make(uint16_t process, uint8_t session) const;
   // An unfinished key of a random process that has none of `taken`.
@@ -36,7 +41,7 @@ class NodeKeys {
 // The guard's keys keep the reservation of a volume that no node serves. Without it, any session
 // could write, and so could one of a node that was fenced, if its commands were still on their way.
 // Each time that the guard gets a volume, it has another key.
-NodeKeys GuardKeys(std::string_view owner);
+NodeKeys GuardKeys(const KeyOwner& owner);
 
 inline bool IsUnfinished(uint64_t key) { return (key & 1) != 0; }
 inline uint64_t FinishedKey(uint64_t key) { return key & ~uint64_t{1}; }

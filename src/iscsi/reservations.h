@@ -53,7 +53,7 @@ struct Registered {
 class Reservations {
  public:
   // Borrows the unit. `owner`: see reservation_key.h.
-  Reservations(LogicalUnit& unit, std::string_view owner)
+  Reservations(LogicalUnit& unit, const KeyOwner& owner)
       : unit_(unit), owner_(owner), guard_(GuardKeys(owner)) {}
 
   struct State {
@@ -137,7 +137,7 @@ class Reservations {
   base::Status ReadCapabilities();
 
   LogicalUnit& unit_;
-  const std::string owner_;
+  const KeyOwner owner_;
   const NodeKeys guard_;
   bool knows_capabilities_ = false;
   bool keeps_over_power_loss_ = false;

@@ -11,11 +11,11 @@
 
 namespace berth::iscsi {
 
-inline constexpr std::string_view kOwner = "cluster-1";
+inline const KeyOwner kOwner("cluster-1");
 
 // A session with its reservations.
 struct Client {
-  Client(FakeTarget& target, int session, std::string_view owner = kOwner)
+  Client(FakeTarget& target, int session, const KeyOwner& owner = kOwner)
       : unit(target, session), reservations(unit, owner) {}
   std::string Ticket() { return reservations.Ticket(*reservations.ReadState()); }
   // As a node that has the right to the volume now.

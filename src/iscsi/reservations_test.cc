@@ -104,7 +104,7 @@ TEST_P(ReservationsTest, AFenceThatComesAgainLeavesTheNewcomerAlone) {
 
 TEST_P(ReservationsTest, ANewcomerThatIsFasterThanTheFencesLastStepsSurvives) {
   ASSERT_OK(a_.Acquire("a", false));
-  const NodeKeys a("cluster-1", "a");
+  const NodeKeys a(kOwner, "a");
   bool came = false;
   target_.before = [&](const Command&) {
     const bool gone =
@@ -197,7 +197,7 @@ TEST_P(ReservationsTest, ATargetThatLostItsRegistrationsIsAFence) {
 
 TEST_P(ReservationsTest, ANodeOfThatNameInAnotherClusterIsAnotherNode) {
   ASSERT_OK(a_.Acquire("a", false));
-  Client other(target_, 7, "cluster-2");
+  Client other(target_, 7, KeyOwner("cluster-2"));
   EXPECT_EQ(other.Acquire("a", false).status().code(), StatusCode::kFailedPrecondition);
   ASSERT_OK(other.reservations.Fence("a"));
   EXPECT_TRUE(target_.MayWrite(kA)) << "fenced by a node of another cluster";
@@ -207,7 +207,7 @@ TEST_P(ReservationsTest, AVolumeThatAnotherClusterKeepsIsNotTaken) {
   const auto key = a_.Acquire("a", false);
   ASSERT_OK(key);
   ASSERT_OK(a_.reservations.Release(*key));
-  Client other(target_, 7, "cluster-2");
+  Client other(target_, 7, KeyOwner("cluster-2"));
   EXPECT_EQ(other.Acquire("b", false).status().code(), StatusCode::kFailedPrecondition);
 }
 
@@ -224,7 +224,7 @@ TEST_P(ReservationsTest, AWriterDoesNotCutOffThoseThatShare) {
 }
 
 TEST_P(ReservationsTest, OfTwoThatClaimALunOneGetsIt) {
-  Client other(target_, 7, "cluster-2");
+  Client other(target_, 7, KeyOwner("cluster-2"));
   bool came = false;
   target_.before = [&](const Command& command) {
     if (came || !Calls(command, PrOut::kReserve)) return;
@@ -232,7 +232,7 @@ TEST_P(ReservationsTest, OfTwoThatClaimALunOneGetsIt) {
     EXPECT_TRUE(*other.reservations.Claim(false));
   };
   EXPECT_EQ(a_.reservations.Claim(false).status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(GuardKeys("cluster-2").Has(target_.HolderKey()));
+  EXPECT_TRUE(GuardKeys(KeyOwner("cluster-2")).Has(target_.HolderKey()));
   EXPECT_EQ(target_.Find(kA), nullptr);
 }
 
@@ -264,19 +264,19 @@ TEST(NoReservationsTest, ATargetWithoutThemIsRefusedInWords) {
 }
 
 TEST(NodeKeysTest, TellNodesOwnersProcessesAndTheGuardApart) {
-  const NodeKeys a("o", "a");
+  const NodeKeys a(KeyOwner("o"), "a");
   EXPECT_TRUE(a.Has(a.Make(1, 2)) && a.Has(a.Make(0xffff, 0xff)));
-  EXPECT_FALSE(a.Has(NodeKeys("o", "b").Make(1, 2)));
-  EXPECT_FALSE(a.Has(NodeKeys("p", "a").Make(1, 2)));
-  EXPECT_FALSE(a.Has(GuardKeys("o").Make(1, 2)));
-  EXPECT_FALSE(GuardKeys("o").Has(GuardKeys("p").Make(1, 2)));
+  EXPECT_FALSE(a.Has(NodeKeys(KeyOwner("o"), "b").Make(1, 2)));
+  EXPECT_FALSE(a.Has(NodeKeys(KeyOwner("p"), "a").Make(1, 2)));
+  EXPECT_FALSE(a.Has(GuardKeys(KeyOwner("o")).Make(1, 2)));
+  EXPECT_FALSE(GuardKeys(KeyOwner("o")).Has(GuardKeys(KeyOwner("p")).Make(1, 2)));
   // Where the owner ends and the node begins is part of the key.
-  EXPECT_FALSE(NodeKeys("oa", "").Has(NodeKeys("o", "a").Make(1, 2)));
+  EXPECT_FALSE(NodeKeys(KeyOwner("oa"), "").Has(NodeKeys(KeyOwner("o"), "a").Make(1, 2)));
   EXPECT_FALSE(IsSameProcess(a.Make(1, 2), a.Make(2, 2)));
 }
 
 TEST(NodeKeysTest, AProcessHasAnotherKeyInEachSession) {
-  const NodeKeys a("o", "a");
+  const NodeKeys a(KeyOwner("o"), "a");
   std::vector<uint64_t> taken{a.MakeNew({})};
   for (int i = 0; i < 100; ++i) {
     const uint64_t next = a.MakeNext(taken.back(), taken);

@@ -64,7 +64,7 @@ uint64_t MakeIsid() {
 
 StatusOr<Settings> ReadSettings(const Json& request) {
   Settings settings{.login = {},
-                    .owner = base::json::String(request, {"cluster", "owner"}),
+                    .owner = KeyOwner(base::json::String(request, {"cluster", "owner"})),
                     .node = base::json::String(request, {"node"})};
   LoginOptions& login = settings.login;
   login.portals = base::json::Strings(base::json::Array(request, {"cluster", "portals"}));
@@ -74,7 +74,7 @@ StatusOr<Settings> ReadSettings(const Json& request) {
   login.chap_password = base::json::String(request, {"cluster", "chapPassword"});
   login.isid = MakeIsid();
   RETURN_IF_ERROR(CheckText("node", settings.node, kLongestText - kInitiatorPrefix.size(), true));
-  RETURN_IF_ERROR(CheckText("cluster.owner", settings.owner, kLongestText, true));
+  RETURN_IF_ERROR(CheckText("cluster.owner", settings.owner.text(), kLongestText, true));
   if (login.portals.empty() || login.portals.size() > kMostPortals) {
     return Error(StatusCode::kInvalidArgument, "'cluster.portals' has not 1 to {} portals",
                  kMostPortals);

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "iscsi/reservation_key.h"
 #include "iscsi/session.h"
 
 namespace berth::iscsi {
@@ -21,7 +22,7 @@ inline constexpr std::string_view kInitiatorPrefix = "iqn.2026-11.dev.berth:";
 
 struct Settings {
   LoginOptions login;  // with a random ISID
-  std::string owner;
+  KeyOwner owner;
   std::string node;  // this one
 };
 
