@@ -25,9 +25,9 @@ std::string SanitizeDriverName(std::string_view driver) {
 
 std::string ProvisionerLease(const std::string& driver) { return SanitizeDriverName(driver); }
 
-std::string ProvisioningIntentsLease(const std::string& driver, const std::string& node) {
+std::string ProvisioningIntentsLease(const std::string& driver, const NodeName& node) {
   std::string name = "berth-provisioning-" + LowerCase(SanitizeDriverName(driver));
-  if (!node.empty()) name += "-" + node;
+  if (!node.empty()) name += "-" + node.text();
   if (name.size() <= kLongestName) return name;
   const std::string hash = base::Sha256Hex(name);
   name.resize(kLongestName - hash.size());

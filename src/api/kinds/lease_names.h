@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/kinds/object_ids.h"
+
 namespace berth::api {
 
 // The namespace of the leases that nodes renew to show that they live; a lease has its node's name.
@@ -17,9 +19,9 @@ std::string SanitizeDriverName(std::string_view driver);
 
 std::string ProvisionerLease(const std::string& driver);
 // The lease in whose annotations the provisioner of `driver` records what it is about to ask for.
-// Its holder leads nothing. `node` is the node of a node deployment, else "". The name is Berth's
-// own.
-std::string ProvisioningIntentsLease(const std::string& driver, const std::string& node);
+// Its holder leads nothing. `node` is the node of a node deployment, else empty. The name is
+// Berth's own.
+std::string ProvisioningIntentsLease(const std::string& driver, const NodeName& node);
 std::string AttacherLease(const std::string& driver);
 std::string ResizerLease(const std::string& driver);
 std::string SnapshotterLease(const std::string& driver);

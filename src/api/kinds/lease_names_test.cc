@@ -18,14 +18,14 @@ TEST(LeaseNamesTest, AreThoseOfTheGoPrograms) {
 }
 
 TEST(LeaseNamesTest, OfIntentsAreNamesThatALeaseCanHave) {
-  EXPECT_EQ(ProvisioningIntentsLease("Fake.csi_x", ""), "berth-provisioning-fake-csi-x");
-  EXPECT_EQ(ProvisioningIntentsLease("a.example", "node-1.b"),
+  EXPECT_EQ(ProvisioningIntentsLease("Fake.csi_x", NodeName("")), "berth-provisioning-fake-csi-x");
+  EXPECT_EQ(ProvisioningIntentsLease("a.example", NodeName("node-1.b")),
             "berth-provisioning-a-example-node-1.b");
   const std::string node(250, 'n');
-  const std::string longest = ProvisioningIntentsLease("a.example", node);
+  const std::string longest = ProvisioningIntentsLease("a.example", NodeName(node));
   EXPECT_EQ(longest.size(), 253);
   EXPECT_TRUE(CheckDns1123Subdomain(longest).ok());
-  EXPECT_NE(longest, ProvisioningIntentsLease("a.example", node + "n"));
+  EXPECT_NE(longest, ProvisioningIntentsLease("a.example", NodeName(node + "n")));
 }
 
 TEST(SanitizeDriverNameTest, MakesWhatAFinalizerCanHold) {

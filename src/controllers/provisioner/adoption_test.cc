@@ -34,7 +34,7 @@ class AdoptionTest : public ProvisionerTest {
                         .given_up = nullptr,
                         .since = cluster_.clock.Now()};
     IntentRecord record(cluster_.client, {.ns = "storage", .lineage = lineage});
-    ASSERT_TRUE(record.Load(api::ProvisioningIntentsLease(kDriver, "")).ok());
+    ASSERT_TRUE(record.Load(api::ProvisioningIntentsLease(kDriver, api::NodeName())).ok());
     ASSERT_TRUE(record.HoldIntent("uid-data", intent).ok());
     cluster_.client.TakeActions();
   }

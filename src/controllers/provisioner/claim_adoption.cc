@@ -33,8 +33,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::TakeOverIntents() {
   const auto driver = driver_.info();
   if (driver == nullptr) return Outcome::Done();  // the driver's answer queues this again
   if (!attempts_.loaded()) {
-    auto left = attempts_.Load(
-        api::ProvisioningIntentsLease(driver->name, options_.node_deployment.node_name));
+    auto left = attempts_.Load(api::ProvisioningIntentsLease(
+        driver->name, api::NodeName(options_.node_deployment.node_name)));
     if (!left.ok()) return AfterApi(left.status());
     for (Intent& intent : left->intents) undecided_.emplace_back(std::move(intent), left->disputed);
   }

@@ -68,8 +68,9 @@ class ProvisionerTest : public ::testing::Test {
   // The recorded intent of the claim of that uid; null if there is none. Few intents may be there,
   // because many are packed.
   Json IntentOf(const std::string& uid) {
-    const Json lease = cluster_.client.Peek(api::kinds::kLease, "storage",
-                                            api::ProvisioningIntentsLease(kDriver, intents_node_));
+    const Json lease =
+        cluster_.client.Peek(api::kinds::kLease, "storage",
+                             api::ProvisioningIntentsLease(kDriver, api::NodeName(intents_node_)));
     const std::string text =
         base::json::String(lease, {"metadata", "annotations", "storage.berth.dev/intents"});
     EXPECT_TRUE(text.empty() || text.starts_with('{'));
