@@ -119,7 +119,7 @@ base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
     return device;
   }
   RETURN_IF_ERROR(base::FaultPoint<"block.prepare.grow.before">());
-  RETURN_IF_ERROR(fs->Resize(exec, device.path, /*mount_point=*/""));
+  RETURN_IF_ERROR(fs->Resize(exec, device.path, /*mount_point=*/{}));
   RETURN_IF_ERROR(base::FaultPoint<"block.prepare.grow.after">());
   record.grow_file_system = false;
   RETURN_IF_ERROR(pool.UpdateRecord(record));

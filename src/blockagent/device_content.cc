@@ -39,7 +39,7 @@ Status GrowFrom(uint64_t used, platform::Exec& exec, const GrowRequest& request,
                 const FileSystem& fs) {
   if (static_cast<int64_t>(used) + kNoticeable > request.device_bytes) return base::OkStatus();
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.grow.before">());
-  RETURN_IF_ERROR(fs.Resize(exec, request.device, request.mount_point));
+  RETURN_IF_ERROR(fs.Resize(exec, request.device, platform::MountPoint(request.mount_point)));
   return base::FaultPoint<"blockagent.grow.after">();
 }
 

@@ -182,7 +182,8 @@ base::StatusOr<csi::v1::NodeExpandVolumeResponse> Node::NodeExpandVolume(
     return Error(StatusCode::kFailedPrecondition, "{} is not supported here", volume.fs_type);
   }
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.expand.grow.before">());
-  base::Status grown = fs->Resize(exec_, device.path, presence.FindMountPoint());
+  base::Status grown =
+      fs->Resize(exec_, device.path, platform::MountPoint(presence.FindMountPoint()));
   if (grown.code() == StatusCode::kPermissionDenied) {
     // This is CSI's code for "cannot be expanded while in use". The next staging grows it.
     grown = Error(StatusCode::kFailedPrecondition, "{}", base::Message(grown));

@@ -56,7 +56,7 @@ base::Status GrowFileSystem(Host& host, platform::Exec& exec, const Growth& grow
     return Error(StatusCode::kUnimplemented, "a file system of type {} does not grow",
                  entry->fs_type);
   }
-  return fs->Resize(exec, growth.device, growth.mount_point);
+  return fs->Resize(exec, growth.device, platform::MountPoint(growth.mount_point));
 }
 
 }  // namespace berth::volume

@@ -27,7 +27,7 @@ TEST_P(DeviceFileSystemTest, TellsHowMuchOfItsDeviceItTakes) {
   EXPECT_GT(Bytes(), kSize - kUnused);
   disk_.Grow(2 * kDiskSize);
   EXPECT_LE(Bytes(), kSize);
-  ASSERT_OK(fs().Resize(*exec_, disk_.device(), ""));
+  ASSERT_OK(fs().Resize(*exec_, disk_.device(), {}));
   EXPECT_GT(Bytes(), 2 * kSize - kUnused);
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "platform/mounts/mount_paths.h"
 #include "platform/processes/exec.h"
 
 namespace berth::platform {
@@ -95,7 +96,7 @@ class FileSystem {
   // Grows to the size of the device. `mount_point` is where it is mounted; empty: it is not
   // mounted. OK if it has that size already. PERMISSION_DENIED: as for GrowMounted.
   virtual base::Status Resize(Exec& exec, const std::string& device,
-                              const std::string& mount_point) const = 0;
+                              const MountPoint& mount_point) const = 0;
 
   // Grows a mounted file system to the size of its device, by a descriptor of its root (O_PATH is
   // enough). It may be mounted in another mount namespace. OK if it has that size already.

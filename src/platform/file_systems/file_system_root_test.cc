@@ -89,8 +89,8 @@ TEST_P(FileSystemTest, GrowsWhileItIsNotMounted) {
   ASSERT_OK(WriteDurably<"test.file">(disk_.mount_point() + "/file", "data"));
   ASSERT_OK(disk_.Unmount());
   disk_.Grow(2 * kDiskSize);
-  ASSERT_OK(fs().Resize(*exec_, disk_.device(), ""));
-  ASSERT_OK(fs().Resize(*exec_, disk_.device(), ""));  // nothing to do
+  ASSERT_OK(fs().Resize(*exec_, disk_.device(), {}));
+  ASSERT_OK(fs().Resize(*exec_, disk_.device(), {}));  // nothing to do
   ASSERT_OK(disk_.Mount(GetParam()));
   EXPECT_GT(disk_.MountedBytes(), before + static_cast<int64_t>(kDiskSize) * 9 / 10);
   EXPECT_EQ(*ReadFile(disk_.mount_point() + "/file"), "data");
@@ -101,7 +101,7 @@ TEST_P(FileSystemTest, GrowsWhileItIsMounted) {
   ASSERT_OK(disk_.Mount(GetParam()));
   const int64_t before = disk_.MountedBytes();
   disk_.Grow(2 * kDiskSize);
-  const base::Status status = fs().Resize(*exec_, disk_.device(), disk_.mount_point());
+  const base::Status status = fs().Resize(*exec_, disk_.device(), MountPoint(disk_.mount_point()));
   if (GetParam() == std::string_view("ext4") && status.code() == StatusCode::kPermissionDenied) {
     // The error must say what to do, where the machine does not let root do it.
     EXPECT_THAT(std::string(base::Message(status)), HasSubstr("CAP_SYS_RESOURCE"));
@@ -109,7 +109,7 @@ TEST_P(FileSystemTest, GrowsWhileItIsMounted) {
   }
   ASSERT_OK(status);
   EXPECT_GT(disk_.MountedBytes(), before + static_cast<int64_t>(kDiskSize) * 9 / 10);
-  ASSERT_OK(fs().Resize(*exec_, disk_.device(), disk_.mount_point()));
+  ASSERT_OK(fs().Resize(*exec_, disk_.device(), MountPoint(disk_.mount_point())));
 }
 
 TEST_P(FileSystemTest, ACloneGetsAUuidOfItsOwnAndMountsBesideTheOriginal) {

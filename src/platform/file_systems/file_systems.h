@@ -22,7 +22,7 @@ base::Status RunOnDetachedMount(const std::string& device, std::string_view fs_t
 
 // Opens the root of a file system that is mounted at `mount_point` and calls `grow` with it, in a
 // child process: `grow` must keep the rules of RunInChild.
-base::Status GrowByPath(std::string_view what, const std::string& mount_point,
+base::Status GrowByPath(std::string_view what, const MountPoint& mount_point,
                         std::chrono::milliseconds timeout, std::function<int(int root)> grow);
 
 // Reopens the root of a file system from an O_PATH descriptor and calls `grow` with it, in a child

@@ -64,7 +64,7 @@ class BtrfsFileSystem : public FileSystem {
   std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"rescue=nologreplay"}; }
 
   base::Status Resize(Exec& exec, const std::string& device,
-                      const std::string& mount_point) const override {
+                      const MountPoint& mount_point) const override {
     const std::string what = fmt::format("grow btrfs on {}", Quote(device));
     if (mount_point.empty()) {
       return base::Annotate(RunOnDetachedMount(device, type(), {}, 2 * kGrowTimeout,

@@ -98,7 +98,7 @@ class Ext4FileSystem : public FileSystem {
   std::vector<std::string> ReadOnlyDeviceOptions() const override { return {"noload"}; }
 
   base::Status Resize(Exec& exec, const std::string& device,
-                      const std::string& mount_point) const override {
+                      const MountPoint& mount_point) const override {
     // resize2fs grows an idle file system only right after a full check.
     if (mount_point.empty()) RETURN_IF_ERROR(Fsck(exec, device, {"-f", "-p"}));
     base::Status status =

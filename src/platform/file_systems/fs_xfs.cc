@@ -89,7 +89,7 @@ class XfsFileSystem : public FileSystem {
   std::vector<std::string> CopyOptions() const override { return {"nouuid"}; }
 
   base::Status Resize(Exec& exec, const std::string& device,
-                      const std::string& mount_point) const override {
+                      const MountPoint& mount_point) const override {
     const std::string what = fmt::format("grow xfs on {}", Quote(device));
     if (mount_point.empty()) {
       // xfs grows only while it is mounted.

@@ -45,7 +45,7 @@ TEST_F(BtrfsDevicesTest, AnAdministratorsDiskMayHaveSeveralDevices) {
 
 TEST_F(BtrfsDevicesTest, AVolumeThatIsPartOfALargerFileSystemIsNotGrown) {
   const base::Status refused =
-      FindFileSystem("btrfs")->Resize(*exec_, one_.device(), /*mount_point=*/"");
+      FindFileSystem("btrfs")->Resize(*exec_, one_.device(), /*mount_point=*/{});
   EXPECT_EQ(refused.code(), base::StatusCode::kFailedPrecondition) << refused;
   EXPECT_THAT(std::string(base::Message(refused)), HasSubstr("consists of 2 devices"));
 }

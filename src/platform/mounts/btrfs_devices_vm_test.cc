@@ -58,7 +58,7 @@ TEST_F(BtrfsTheftTest, AMountShowsItsOwnDevice) {
 TEST_F(BtrfsTheftTest, AVolumeGrowsItsOwnFileSystem) {
   ASSERT_EQ(truncate(image_.c_str(), 2 * static_cast<off_t>(kDiskSize)), 0);
   ASSERT_OK(RefreshLoopSize(victim_).status());
-  ASSERT_OK(FindFileSystem("btrfs")->Resize(*exec_, victim_.path, /*mount_point=*/""));
+  ASSERT_OK(FindFileSystem("btrfs")->Resize(*exec_, victim_.path, /*mount_point=*/{}));
   ASSERT_OK(MountVictim());
   EXPECT_EQ(*ReadFile(target_ + "/owner"), "the victim");
   EXPECT_GT(GetFileSystemUsage(target_)->total_bytes, static_cast<int64_t>(kDiskSize));

@@ -76,10 +76,10 @@ base::Status RunOnDetachedMount(const std::string& device, std::string_view fs_t
   return base::FaultPoint<"platform.detached_mount.after">();
 }
 
-base::Status GrowByPath(std::string_view what, const std::string& mount_point,
+base::Status GrowByPath(std::string_view what, const MountPoint& mount_point,
                         std::chrono::milliseconds timeout, std::function<int(int root)> grow) {
-  return RunInChild(what, timeout, [mount_point, grow = std::move(grow)] {
-    const int root = open(mount_point.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return RunInChild(what, timeout, [path = mount_point.text(), grow = std::move(grow)] {
+    const int root = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return root < 0 ? errno : grow(root);
   });
 }

@@ -196,7 +196,7 @@ Status FlexPlugin::GrowPlainly(const std::string& device, const platform::MountP
     return Error(StatusCode::kUnimplemented, "a file system of type {} does not grow",
                  entry->fs_type);
   }
-  return fs->Resize(host_.exec(name()), device, folder.text());
+  return fs->Resize(host_.exec(name()), device, folder);
 }
 
 Status FlexPlugin::Expand(const PodVolumeRecord& record, const VolumeSpec& spec, int64_t bytes) {
