@@ -15,6 +15,7 @@
 #include "rbd/copies.h"
 #include "rbd/dead_client.h"
 #include "rbd/image.h"
+#include "rbd/kernel_clients.h"
 #include "rbd/lock.h"
 #include "rbd/omap.h"
 #include "rbd/rbd_error.h"
@@ -199,26 +200,21 @@ base::StatusOr<bool> HasCopies(const Cluster& cluster, const std::string& name,
 }
 
 // Frees what an attempt left from the clients that died, of which all were calls, because nobody
-// else uses an image that is not complete. FAILED_PRECONDITION: a client that Ceph takes for alive
-// uses it. librbd would wait for it, for half a minute if it has died.
+// else uses an image that is not complete. FAILED_PRECONDITION: another client uses it, for which
+// librbd would wait.
 base::Status EndAttempt(const Cluster& cluster, const std::string& name,
                         const api::NodeName& node) {
   const auto image = Image::Open(cluster, name, {.node = node, .read_only = true});
   if (image.status().code() == StatusCode::kNotFound) return base::OkStatus();
   RETURN_IF_ERROR(image);
+  RETURN_IF_ERROR(EndDeadCalls(**image, Unrecorded::kCall));
   ASSIGN_OR_RETURN(const auto lockers, ListLockers(cluster, (*image)->id()));
   ASSIGN_OR_RETURN(const auto watchers, (*image)->ListWatchers());
-  for (const Watcher& watcher : watchers) {
-    if (watcher.client_id == cluster.client_id()) continue;
+  for (const Seen& client : Merge(lockers, watchers)) {
+    if (client.client_id == cluster.client_id()) continue;
     return Error(StatusCode::kFailedPrecondition,
-                 "image {} is in use by {}, which makes or removes it or died less than half a "
-                 "minute ago",
-                 Quote(name), Quote(watcher.address));
-  }
-  for (const Locker& locker : lockers) {
-    if (locker.client_id == cluster.client_id()) continue;
-    RETURN_IF_ERROR_WITH(BreakLockOfDead(cluster, (*image)->id(), locker),
-                         fmt::format("free image {} from a call that died", Quote(name)));
+                 "image {} is in use by {}, which makes or removes it", Quote(name),
+                 Quote(client.address));
   }
   return base::OkStatus();
 }

@@ -22,7 +22,7 @@ base::Status DeleteImage(const Cluster& cluster, const std::string& name, const 
 
 // Removes what the creation that `record` is of left, and then the record. Nothing is removed that
 // another one made, also if it has the image's name by now. FAILED_PRECONDITION: the process that
-// made it died less than half a minute ago, or goes on.
+// made it goes on.
 base::Status RemoveUnfinished(const Cluster& cluster, const std::string& name,
                               const ImageRecord& record, const api::NodeName& node);
 

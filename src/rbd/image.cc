@@ -180,6 +180,32 @@ base::StatusOr<std::vector<Watcher>> Image::ListWatchers() const {
   return watchers;
 }
 
+base::StatusOr<std::set<uint64_t>> Image::ListAnswering(std::chrono::milliseconds time) const {
+  char* reply = nullptr;
+  size_t reply_size = 0;
+  // An empty message says that the header has changed. librbd and the kernel read it again, and
+  // answer.
+  const int result = rados_notify2(cluster_.io(), HeaderOf(id_).c_str(), "", 0,
+                                   static_cast<uint64_t>(time.count()), &reply, &reply_size);
+  // ETIMEDOUT: some do not answer. The reply has those that do.
+  if (result < 0 && (result != -ETIMEDOUT || reply == nullptr)) {
+    rados_buffer_free(reply);
+    return RbdError(result, Context("ask the watchers of", name_));
+  }
+  notify_ack_t* answers = nullptr;
+  size_t answer_count = 0;
+  notify_timeout_t* silent = nullptr;
+  size_t silent_count = 0;
+  const int decoded = rados_decode_notify_response(reply, reply_size, &answers, &answer_count,
+                                                   &silent, &silent_count);
+  rados_buffer_free(reply);
+  if (decoded < 0) return RbdError(decoded, Context("read the answers of the watchers of", name_));
+  std::set<uint64_t> answering;
+  for (size_t i = 0; i < answer_count; ++i) answering.insert(answers[i].notifier_id);
+  rados_free_notify_response(answers, answer_count, silent);
+  return answering;
+}
+
 base::StatusOr<std::vector<std::string>> Image::ListSnapshots() const {
   std::vector<rbd_snap_info_t> list(64);
   for (;;) {

@@ -6,9 +6,11 @@
 
 #include <rbd/librbd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,6 +73,9 @@ class Image {
 
   base::StatusOr<int64_t> ReadSize() const;
   base::StatusOr<std::vector<Watcher>> ListWatchers() const;
+  // The numbers of the clients that watch the image and answer within `time`. The cluster lists one
+  // that died as a watcher for half a minute.
+  base::StatusOr<std::set<uint64_t>> ListAnswering(std::chrono::milliseconds time) const;
   // Names of the image's snapshots of librbd, also of those in its trash.
   base::StatusOr<std::vector<std::string>> ListSnapshots() const;
 

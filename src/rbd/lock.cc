@@ -34,8 +34,15 @@ struct LockState {
   std::vector<ClientRecord> clients;  // `locks` points into it
 };
 
-// Breaks the locks of calls that died, and returns the others.
+bool IsAlive(const std::vector<Watcher>& watchers, const Locker& locker) {
+  return std::any_of(watchers.begin(), watchers.end(), [&locker](const Watcher& watcher) {
+    return watcher.client_id == locker.client_id;
+  });
+}
+
+// Ends what calls that died left, and returns the locks of others.
 base::StatusOr<LockState> SettleLocks(const Image& image) {
+  RETURN_IF_ERROR(EndDeadCalls(image, Unrecorded::kForeign));
   LockState state;
   ASSIGN_OR_RETURN(const auto lockers, ListLockers(image.cluster(), image.id()));
   if (lockers.empty()) return state;
@@ -43,15 +50,9 @@ base::StatusOr<LockState> SettleLocks(const Image& image) {
   ASSIGN_OR_RETURN(const auto watchers, image.ListWatchers());
   for (const Locker& locker : lockers) {
     if (locker.client_id == image.cluster().client_id()) continue;
-    const ClientRecord* client = FindClient(state.clients, locker);
-    const bool alive = IsAlive(watchers, locker);
-    if (!alive && client != nullptr && client->program == Program::kCall) {
-      RETURN_IF_ERROR_WITH(BreakLockOfDead(image.cluster(), image.id(), locker),
-                           fmt::format("free image {} from a call that died", Quote(image.name())));
-      RETURN_IF_ERROR(RemoveClients(image.cluster(), image.name(), {*client}));
-    } else {
-      state.locks.push_back({.locker = locker, .client = client, .alive = alive});
-    }
+    state.locks.push_back({.locker = locker,
+                           .client = FindClient(state.clients, locker),
+                           .alive = IsAlive(watchers, locker)});
   }
   return state;
 }
@@ -87,7 +88,7 @@ base::Status EnsureUnlocked(const Image& image) {
     if (client->program == Program::kCall) {
       return Error(StatusCode::kFailedPrecondition,
                    "image {} is locked for a moment by a snapshot, copy, growth or deletion from "
-                   "node {}; if that was killed, the lock lapses within a minute",
+                   "node {}, which goes on",
                    Quote(image.name()), client->node);
     }
     return Error(StatusCode::kFailedPrecondition,

@@ -4,10 +4,10 @@
 // turns and neither notices. Berth takes it with rbd_lock_acquire, after which librbd refuses all
 // who ask, until the image is closed.
 //
-// The lock of a client that has not answered the cluster for half a minute is broken, after that
-// client is on the blocklist, only if it was a call that died (snapshot, grow, delete); never that
-// of a process that serves a volume, because only the volume's fence decides that such a process is
-// done (DESIGN: absence is no proof).
+// The lock of a client that does not answer is broken, after that client is on the blocklist, only
+// if it was a call that died (snapshot, grow, delete; dead_client.h); never that of a process that
+// serves a volume, because only the volume's fence decides that such a process is done (DESIGN:
+// absence is no proof).
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ namespace berth::rbd {
 // takes the lock in the same moment and then does not answer.
 base::Status AcquireLock(const Image& image);
 
-// Breaks the lock of a call that died. FAILED_PRECONDITION: another client than such a call and
-// this one has the lock of the image; the message says which.
+// Ends the lock and the watch of a call that died. FAILED_PRECONDITION: another client than such a
+// call and this one has the lock of the image; the message says which.
 base::Status EnsureUnlocked(const Image& image);
 
 // Takes the lock of `image` if it is free. If another client has it, checks that librbd can ask
@@ -31,7 +31,7 @@ base::Status EnsureUnlocked(const Image& image);
 // client does not answer the cluster, or is the kernel's driver, which does nothing for others.
 base::Status PrepareSnapshot(const Image& image);
 
-// Breaks the lock of a call that died. FAILED_PRECONDITION: another client that has the lock does
+// Ends the lock of a call that died. FAILED_PRECONDITION: another client that has the lock does
 // not answer the cluster, so that it cannot be asked to change the image for another client, and
 // only its fence ends its lock.
 base::Status EnsureHolderAnswers(const Image& image);

@@ -21,16 +21,20 @@ with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cl
         exec(sys.argv[3])
 """
 
-# Run with the folder of the configuration, the pool and the beginning of an image's name. Kills the process whose id it
-# then reads as soon as an image of such a name has its exclusive lock; prints whether the lock is still held after that.
-KILL_WITH_LOCK = """
-import os, signal, struct, sys, time, rados
+# Run with the folder of the configuration, the pool, the beginning of an image's name, and "lock" or "watch". Kills the
+# process whose id it then reads as soon as an image of such a name has its exclusive lock, or is watched without a lock;
+# prints whether that is still so after that.
+KILL_WITH_USE = """
+import os, signal, struct, sys, time, rados, rbd
 QUERY = struct.pack("<BBII", 1, 1, 12, 8) + b"rbd_lock"
 
 def header(io):
     with rados.ReadOpCtx() as read:
         entries, _ = io.get_omap_vals(read, "", "name_" + sys.argv[3], 1)
-        io.operate_read_op(read, "rbd_directory")
+        try:
+            io.operate_read_op(read, "rbd_directory")
+        except rados.ObjectNotFound:  # before the first image
+            return []
         return ["rbd_header." + value[4:].decode() for _, value in entries]
 
 def is_locked(io, name):
@@ -39,6 +43,19 @@ def is_locked(io, name):
     except rados.ObjectNotFound:
         return False
     return struct.unpack_from("<I", info, 6)[0] > 0
+
+def is_watched(io, name):
+    try:
+        # An image that is only read is not watched by its reader.
+        with rbd.Image(io, image_id=name.removeprefix("rbd_header."), read_only=True) as image:
+            return any(image.watchers_list())
+    except rbd.ImageNotFound:
+        return False
+
+def is_used(io, name):
+    if sys.argv[4] == "lock":
+        return is_locked(io, name)
+    return is_watched(io, name) and not is_locked(io, name)
 
 def runs(process):
     with open(f"/proc/{process}/stat") as file:
@@ -53,15 +70,15 @@ with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cl
         while runs(process):
             os.kill(process, signal.SIGSTOP)
             found = found or header(io)
-            if found and is_locked(io, found[0]):
+            if found and is_used(io, found[0]):
                 break
             os.kill(process, signal.SIGCONT)
             time.sleep(0.0005)
         os.kill(process, signal.SIGKILL)
         while runs(process):
             pass
-        time.sleep(1)  # the call may have sent that it gives the lock back
-        print(bool(found) and is_locked(io, found[0]))
+        time.sleep(1)  # what the call sent last, as that it gives the lock back, may be on its way
+        print(bool(found) and is_used(io, found[0]))
 """
 
 class CallError(AssertionError):
@@ -124,18 +141,24 @@ class RbdCluster(CephCluster):
         """Makes one call, and returns its result. CallError: it failed as calls do."""
         return finish(begin(self.request(name, node, cluster, **members)))
 
-    def kill_with_lock(self, prefix, name, **members):
-        """Makes a call, and kills it when it has the lock of an image whose name begins so. Returns whether it died with it."""
-        watching = subprocess.Popen(["/usr/bin/python3", "-c", KILL_WITH_LOCK, self.folder, POOL, prefix], text=True,
+    def kill_with_use(self, use, prefix, name, **members):
+        """Makes a call, and kills it when it has the "lock" of an image whose name begins so, or a "watch" and no lock. Returns
+        whether it died with that."""
+        watching = subprocess.Popen(["/usr/bin/python3", "-c", KILL_WITH_USE, self.folder, POOL, prefix, use], text=True,
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment)
         try:
             assert watching.stdout.readline() == "ready\n"
             process = begin(self.request(name, **members))
-            out = watching.communicate(f"{process.pid}\n", timeout=30)[0]
-            process.communicate()
+            try:
+                out = watching.communicate(f"{process.pid}\n", timeout=60)[0]
+            finally:
+                process.kill()
+                process.communicate()
         finally:
             watching.kill()
             watching.communicate()
+        if watching.returncode != 0:
+            raise Failure(f"the killer of a call failed: {watching.returncode}")
         return out == "True\n"
 
     def blocklist(self):

@@ -55,8 +55,9 @@ def test_a_snapshot_that_was_killed_under_a_node_that_writes(ceph, image, serve,
     assert image not in ceph.rbd("print([entry['name'] for entry in rbd.RBD().trash_list(io)])")
 
 
-@pytest.mark.parametrize("call", ["create", "snapshot", "grow", "delete"])
-def test_the_lock_of_a_call_that_died_is_broken_after_its_client_is_fenced(ceph, image, call):
+@pytest.mark.parametrize("call, use", [("create", "lock"), ("snapshot", "lock"), ("grow", "lock"), ("delete", "lock"),
+                                       ("delete", "watch")])
+def test_the_first_call_after_one_that_died_passes_and_fences_the_dead_client(ceph, image, call, use):
     # A call has the lock for some milliseconds, so that it may be through with it when it is killed.
     for number in range(10):
         name = f"{image}-{number}"
@@ -64,13 +65,13 @@ def test_the_lock_of_a_call_that_died_is_broken_after_its_client_is_fenced(ceph,
                    "delete": {}}[call] | {"image": name}
         if call != "create":
             ceph.call("create", image=name, size=8 * MIB)
-        if ceph.kill_with_lock("berth_making_" if call == "create" else name, call, **members):
+        if ceph.kill_with_use(use, "berth_making_" if call == "create" else name, call, **members):
             break
         again(ceph, call, **members)
     else:
-        pytest.fail(f"none of the calls of {call} died with the lock")
+        pytest.fail(f"none of the calls of {call} died with the {use}")
     fenced = set(ceph.blocklist())
-    again(ceph, call, **members)
+    ceph.call(call, **members)
     assert len(set(ceph.blocklist()) - fenced) == 1
     if call != "delete":
         size = 16 * MIB if call == "grow" else 8 * MIB
