@@ -1,4 +1,5 @@
 """A call that is killed at any moment leaves nothing half made, and can be made again."""
+import signal
 import time
 
 import pytest
@@ -80,3 +81,23 @@ def test_the_first_call_after_one_that_died_passes_and_fences_the_dead_client(ce
         for made in (name, members.get("snapshot", name)):
             ceph.call("delete", image=made)
     assert name not in ceph.rbd("print(rbd.RBD().list(io))")
+
+
+@pytest.mark.parametrize("call", ["grow", "snapshot", "delete"])
+def test_a_server_that_is_frozen_is_not_taken_for_a_call_that_died(ceph, image, serve, call):
+    served = serve("n1").start()
+    served.write_block(0, b"a")
+    fenced = ceph.blocklist()
+    members = {"grow": {"size": 16 * MIB}, "snapshot": {"snapshot": f"snap-of-{image}"}, "delete": {}}[call]
+    served.signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    with pytest.raises(CallError) as raised:
+        ceph.call(call, image=image, **members)
+    assert raised.value.code == "FAILED_PRECONDITION"
+    assert time.monotonic() - begun < 10
+    served.signal(signal.SIGCONT)
+    served.write_block(1, b"b")
+    assert ceph.blocklist() == fenced
+    assert letters(ceph, image, 3) == "ab."
+    if call != "delete":
+        ceph.call(call, image=image, **members)
