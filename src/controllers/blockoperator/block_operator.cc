@@ -11,7 +11,7 @@ BlockOperator::BlockOperator(const Context& context, const Options& options)
       grower_(context, backends_, options),
       stale_uses_(context, backends_, proofs_, options),
       fence_lifts_(context, backends_, options),
-      clusters_(context, backends_, proofs_, options),
+      clusters_(context, backends_, proofs_, fence_lifts_, options),
       shared_images_(context, backends_, options),
       agents_(context, options) {}
 

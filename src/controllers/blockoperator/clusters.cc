@@ -46,10 +46,11 @@ std::string FailuresOf(const api::StorageCluster& cluster, const std::string& no
 }  // namespace
 
 Clusters::Clusters(const Context& context, Backends& backends, NodeProofs& proofs,
-                   const Options& options)
+                   FenceLifts& lifts, const Options& options)
     : context_(context),
       backends_(backends),
       proofs_(proofs),
+      lifts_(lifts),
       options_(options),
       clusters_(context.informers.OfOptional<Cluster>()),
       claims_(context.informers.Of<api::PersistentVolumeClaim>()),
@@ -155,10 +156,34 @@ Clusters::Outcome Clusters::CleanUpCluster(const Cluster& cluster) {
                       images.size() > kMaxListedImages ? ", ..." : "");
     }
   }
-  if (message.empty()) return RemoveFinalizer(cluster);
+  return message.empty() ? EndFences(cluster) : WaitDeleting(cluster, message);
+}
+
+bool Clusters::IsWithin(const Cluster& cluster, std::chrono::milliseconds patience) const {
+  const auto deleted = api::ParseTime(cluster.String({"metadata", "deletionTimestamp"}));
+  return !deleted.ok() || context_.clock.Now() - *deleted <= patience;
+}
+
+Clusters::Outcome Clusters::WaitDeleting(const Cluster& cluster, const std::string& message) {
   const Status written = WritePhase(cluster, kDeleting, message);
   if (!written.ok()) return AfterApi(written);
   return Outcome::After(kRecheckInterval);
+}
+
+Clusters::Outcome Clusters::EndFences(const Cluster& cluster) {
+  const auto lifted = lifts_.LiftFences(cluster);
+  if (!lifted.ok()) return AfterApi(lifted.status());
+  if (!lifted->storage.ok()) {
+    const std::string failure(base::Message(lifted->storage));
+    if (IsWithin(cluster, options_.fence_patience)) {
+      return WaitDeleting(cluster, "waiting for the storage to lift fences: " + failure);
+    }
+    return RemoveFinalizer(cluster, fmt::format("fences may be left in the storage: {}", failure));
+  }
+  if (lifted->kept.empty()) return RemoveFinalizer(cluster, "");
+  return RemoveFinalizer(cluster,
+                         fmt::format("the storage keeps the fences of nodes that are not back: {}",
+                                     fmt::join(lifted->kept, ", ")));
 }
 
 Status Clusters::DeleteClaims(const Cluster& cluster) {
@@ -229,15 +254,14 @@ StatusOr<bool> Clusters::MarkIfGone(const Cluster& cluster, const std::string& n
 std::vector<std::string> Clusters::ImagesLeft(const Cluster& cluster) const {
   std::vector<std::string> left;
   if (!cluster.deletes_claims()) return left;
-  const auto deleted = api::ParseTime(cluster.String({"metadata", "deletionTimestamp"}));
-  if (deleted.ok() && context_.clock.Now() - *deleted > options_.image_patience) return left;
+  if (!IsWithin(cluster, options_.image_patience)) return left;
   for (const auto& volume : volumes_.ByIndex(kVolumesByCluster, cluster.name())) {
     if (volume->has_finalizer(kImageFinalizer)) left.push_back(volume->name());
   }
   return left;
 }
 
-Clusters::Outcome Clusters::RemoveFinalizer(const Cluster& cluster) {
+Clusters::Outcome Clusters::RemoveFinalizer(const Cluster& cluster, const std::string& fences) {
   std::map<std::string, int> volumes;  // how many, by their state on the nodes
   for (const auto& [node, answer] : base::json::Map(cluster.json(), {"status", "nodes"}).items()) {
     for (const Json& volume : base::json::Array(answer, {"volumes"})) {
@@ -254,6 +278,10 @@ Clusters::Outcome Clusters::RemoveFinalizer(const Cluster& cluster) {
                            .status();
   if (!freed.ok()) return AfterApi(freed);
   context_.events.Record(cluster.reference(), EventType::kNormal, "ClusterCleaned", text);
+  if (!fences.empty()) {
+    context_.events.Record(cluster.reference(), EventType::kWarning, "FencesLeft", fences);
+    LOG_WARNING("StorageCluster {}: {}", base::Quote(cluster.name()), fences);
+  }
   LOG_INFO("StorageCluster {}: {}", base::Quote(cluster.name()), text);
   return Outcome::Done();
 }

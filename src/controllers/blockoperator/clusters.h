@@ -6,14 +6,16 @@
 //   Deleting: claims are deleted, where spec.cleanup says so
 //      │      each node that may have a volume of it has answered, or is proven gone
 //      │      images of deleted claims are gone, or the wait for them is over
+//      │      the storage's fences of nodes that are clean are lifted, or the wait is over
 //      ▼
 //   finalizer off, with an event that tells what became of the volumes
 //
 // The nodes are those with an entry in a fence or a NodeCleanup of the cluster, which are written
 // before anything is mapped, and those that wrote themselves into status.nodes. Each agent writes
 // its own member there ("Cleaning", "Clean"); the operator writes "Gone" for one that is proven
-// gone (node_proofs.h). The deletion does not call the back end, so that a back end that is out of
-// reach does not block it.
+// gone (node_proofs.h). The deletion calls the back end only to lift the fences that the storage
+// keeps of nodes, because nobody would find them later; a back end that is out of reach delays it
+// by fence_patience. The fence of a node that is not back stays, and the event names the node.
 #pragma once
 
 #include <map>
@@ -23,6 +25,7 @@
 #include "api/kinds/block_kinds.h"
 #include "base/workers/keyed_workers.h"
 #include "controllers/blockoperator/backends.h"
+#include "controllers/blockoperator/fence_lifts.h"
 #include "controllers/blockoperator/node_proofs.h"
 #include "controllers/blockoperator/options.h"
 #include "controllers/controller.h"
@@ -31,8 +34,9 @@ namespace berth::controllers::blockoperator {
 
 class Clusters {
  public:
-  // `backends` and `proofs` are borrowed.
-  Clusters(const Context& context, Backends& backends, NodeProofs& proofs, const Options& options);
+  // `backends`, `proofs` and `lifts` are borrowed.
+  Clusters(const Context& context, Backends& backends, NodeProofs& proofs, FenceLifts& lifts,
+           const Options& options);
   ~Clusters() { Stop(); }
 
   void Start() { workers_.Start(); }
@@ -55,13 +59,19 @@ class Clusters {
   base::StatusOr<bool> MarkIfGone(const Cluster& cluster, const std::string& node);
   // The volumes of deleted claims whose images must be deleted before the cluster.
   std::vector<std::string> ImagesLeft(const Cluster& cluster) const;
-  Outcome RemoveFinalizer(const Cluster& cluster);
+  // Whether less than `patience` has passed since the cluster was deleted.
+  bool IsWithin(const Cluster& cluster, std::chrono::milliseconds patience) const;
+  Outcome WaitDeleting(const Cluster& cluster, const std::string& message);
+  Outcome EndFences(const Cluster& cluster);
+  // `fences` says, for people, what the storage still has of the cluster; "": nothing.
+  Outcome RemoveFinalizer(const Cluster& cluster, const std::string& fences);
   base::Status WritePhase(const Cluster& cluster, std::string_view phase,
                           const std::string& message);
 
   const Context context_;
   Backends& backends_;
   NodeProofs& proofs_;
+  FenceLifts& lifts_;
   const Options options_;
   kube::Informer<Cluster>& clusters_;
   kube::Informer<api::PersistentVolumeClaim>& claims_;

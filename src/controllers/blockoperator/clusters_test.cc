@@ -161,5 +161,54 @@ TEST_F(ClustersTest, DoesNotWaitForeverForImagesOfABackEndThatIsOutOfReach) {
   EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' is gone"));
 }
 
+// A storage that fences nodes, and keeps the fences of two of them.
+class FencedClustersTest : public ClustersTest {
+ protected:
+  FencedClustersTest() {
+    store_->CanFence(true);
+    // The cluster's own checks lift nothing in time.
+    options_.check_interval = std::chrono::hours(1);
+  }
+  void BeginReady() {
+    Begin();
+    ASSERT_TRUE(WaitPhase("Ready"));
+    base::MutexLock lock(store_->images.mutex);
+    store_->images.fenced = {{"node-a", {"x#1"}}, {"node-gone", {"x#2"}}};
+  }
+  bool IsFenced(const std::string& node) {
+    base::MutexLock lock(store_->images.mutex);
+    const auto found = store_->images.fenced.find(node);
+    return found != store_->images.fenced.end() && !found->second.empty();
+  }
+};
+
+TEST_F(FencedClustersTest, ADeletedClusterLeavesNoFenceOfANodeThatIsClean) {
+  BeginReady();
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_FALSE(IsFenced("node-a"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Normal NodeUnfenced pool"));
+  EXPECT_TRUE(IsFenced("node-gone")) << "it may still write";
+  EXPECT_TRUE(
+      cluster_.events.WaitFor("Warning FencesLeft pool: the storage keeps the fences of "
+                              "nodes that are not back: node-gone"));
+}
+
+TEST_F(FencedClustersTest, ADeletedClusterWaitsForAFenceThatCannotBeLiftedButNotForever) {
+  BeginReady();
+  store_->RefuseUnfence("node-a");
+  Delete();
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    return Message().starts_with(
+        "waiting for the storage to lift fences: lift the fence of node 'node-a'");
+  }));
+  EXPECT_TRUE(cluster_.Has<Cluster>("", "pool"));
+  cluster_.clock.Advance(options_.fence_patience + std::chrono::minutes(1));
+  AnswerCleanup("node-a", {{"state", "Clean"}});
+  ASSERT_TRUE(WaitGone());
+  EXPECT_TRUE(
+      cluster_.events.WaitFor("Warning FencesLeft pool: fences may be left in the storage"));
+}
+
 }  // namespace
 }  // namespace berth::controllers::blockoperator

@@ -54,46 +54,58 @@ StatusOr<bool> FenceLifts::IsBack(const std::string& name) {
   return !IsSilent(*node);
 }
 
-FenceLifts::Outcome FenceLifts::Sync(const std::string& name) {
-  const auto cluster = clusters_.Get(name);
-  if (cluster == nullptr) return Outcome::Done();
-  const StatusOr<Backends::Ptr> backend = backends_.Open(*cluster);
+StatusOr<FenceLifts::Lifted> FenceLifts::LiftFences(const api::StorageCluster& cluster) {
+  Lifted lifted;
+  const StatusOr<Backends::Ptr> backend = backends_.Open(cluster);
   // What is wrong with the back end is in the cluster's status (clusters.h).
-  if (!backend.ok() || !(*backend)->FencesNodes()) return Outcome::Done();
+  if (!backend.ok() || !(*backend)->FencesNodes()) return lifted;
   const auto fenced = (*backend)->ListFenced();
   if (!fenced.ok()) {
-    return ReportFailure(*cluster, base::Annotate(fenced.status(), "list the fences"));
+    lifted.storage = base::Annotate(fenced.status(), "list the fences");
+    return lifted;
   }
-  if (fenced->empty()) return Outcome::After(interval_);
-  if (const Status served = cleanups_.CheckListed(); !served.ok()) return AfterApi(served);
-  const auto cleanups = context_.client.List(api::kinds::kNodeCleanup, "", {});
-  if (!cleanups.ok()) return AfterApi(cleanups.status());
+  if (fenced->empty()) return lifted;
+  RETURN_IF_ERROR(cleanups_.CheckListed());
+  ASSIGN_OR_RETURN(const auto cleanups, context_.client.List(api::kinds::kNodeCleanup, "", {}));
   // An entry counts whatever its cluster is, because two StorageClusters may be one pool.
   std::set<std::string> owing;
-  for (const Json& item : cleanups->items) {
+  for (const Json& item : cleanups.items) {
     const api::NodeCleanup cleanup(item);
     if (!cleanup.entries().empty()) owing.insert(cleanup.name());
   }
-  Status failed = base::OkStatus();
   for (const auto& [node, clients] : *fenced) {
-    if (owing.contains(node)) continue;
-    const StatusOr<bool> back = IsBack(node);
-    if (!back.ok()) return AfterApi(back.status());
-    if (!*back) continue;
-    const Status lifted = Passing<"blockoperator.unfence">(
+    bool back = false;
+    if (!owing.contains(node)) {
+      ASSIGN_OR_RETURN(back, IsBack(node));
+    }
+    if (!back) {
+      lifted.kept.push_back(node);
+      continue;
+    }
+    const Status unfenced = Passing<"blockoperator.unfence">(
         [&] { return (*backend)->Unfence(api::NodeName(node), clients); });
-    if (!lifted.ok()) {
+    if (!unfenced.ok()) {
       // The fences of other nodes do not depend on this one.
-      failed = base::Annotate(lifted, fmt::format("lift the fence of node '{}'", node));
-      LOG_WARNING("StorageCluster {}: {}", base::Quote(name), base::ToString(failed));
+      lifted.storage = base::Annotate(unfenced, fmt::format("lift the fence of node '{}'", node));
+      LOG_WARNING("StorageCluster {}: {}", base::Quote(cluster.name()),
+                  base::ToString(lifted.storage));
       continue;
     }
     const std::string text = fmt::format(
         "node '{}' has taken off what it had: its fence in the storage is lifted", node);
-    context_.events.Record(cluster->reference(), base::EventType::kNormal, "NodeUnfenced", text);
-    LOG_INFO("StorageCluster {}: {}", base::Quote(name), text);
+    context_.events.Record(cluster.reference(), base::EventType::kNormal, "NodeUnfenced", text);
+    LOG_INFO("StorageCluster {}: {}", base::Quote(cluster.name()), text);
   }
-  return failed.ok() ? Outcome::After(interval_) : ReportFailure(*cluster, failed);
+  return lifted;
+}
+
+FenceLifts::Outcome FenceLifts::Sync(const std::string& name) {
+  const auto cluster = clusters_.Get(name);
+  if (cluster == nullptr) return Outcome::Done();
+  const StatusOr<Lifted> lifted = LiftFences(*cluster);
+  if (!lifted.ok()) return AfterApi(lifted.status());
+  if (!lifted->storage.ok()) return ReportFailure(*cluster, lifted->storage);
+  return Outcome::After(interval_);
 }
 
 FenceLifts::Outcome FenceLifts::ReportFailure(const api::StorageCluster& cluster,

@@ -12,6 +12,9 @@
 // nobody hears of it: then its clients run, have learned that they are shut out, and write no more.
 // A fence of a node that never returns stays, and harms nobody.
 //
+// The deletion of a StorageCluster lifts fences, too, because nobody looks at the storage's list
+// any more when the object is gone (clusters.h).
+//
 // A failure is told by the event UnfenceFailed of the StorageCluster. It delays no other node, and
 // is retried with a growing delay.
 //
@@ -20,6 +23,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "api/kinds/block_kinds.h"
 #include "base/workers/keyed_workers.h"
@@ -37,6 +41,14 @@ class FenceLifts {
 
   void Start() { workers_.Start(); }
   void Stop() { workers_.Stop(); }
+
+  struct Lifted {
+    std::vector<std::string> kept;            // nodes whose fences stay, because they are not back
+    base::Status storage = base::OkStatus();  // the last failure to list or to lift fences
+  };
+  // Lifts the fences of the cluster's nodes that are back and clean, and tells so by events. Errors
+  // come from the API. Thread-safe.
+  base::StatusOr<Lifted> LiftFences(const api::StorageCluster& cluster);
 
  private:
   using Outcome = base::KeyedWorkers::Outcome;

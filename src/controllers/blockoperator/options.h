@@ -53,6 +53,8 @@ struct Options {
   std::chrono::milliseconds node_silence{std::chrono::seconds(40)};
   // How long a deleted cluster waits for the images of claims that were deleted with it.
   std::chrono::milliseconds image_patience{std::chrono::minutes(5)};
+  // How long a deleted cluster waits for its storage to lift the fences of nodes that are clean.
+  std::chrono::milliseconds fence_patience{std::chrono::minutes(1)};
 };
 
 }  // namespace berth::controllers::blockoperator
