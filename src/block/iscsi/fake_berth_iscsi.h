@@ -1,6 +1,5 @@
-// `berth-iscsi call` in memory, as an Exec: a target with LUNs and reservations, for tests of the
-// back end that calls it. It checks that the password is nowhere but on standard input.
-// Thread-safe.
+// `berth-iscsi call` in memory: a target with LUNs and reservations, for tests of the back end that
+// calls it. Thread-safe.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,11 +13,11 @@
 
 #include "base/json.h"
 #include "base/mutex.h"
-#include "platform/processes/exec.h"
+#include "block/fake_storage_program.h"
 
 namespace berth::block {
 
-class FakeBerthIscsi : public platform::Exec {
+class FakeBerthIscsi : public FakeStorageProgram {
  public:
   struct Unit {
     std::string identity;
@@ -31,34 +30,17 @@ class FakeBerthIscsi : public platform::Exec {
 
   static std::string password() { return "a-chap-password"; }
 
-  base::StatusOr<platform::CommandResult> Run(const platform::Command& command) override {
-    EXPECT_EQ(command.argv.size(), 2U);
-    EXPECT_TRUE(command.env.empty());
-    const auto request = base::json::Parse(command.stdin_data);
-    EXPECT_TRUE(request.ok());
-    base::MutexLock lock(mutex_);
-    const std::string call = base::json::String(*request, {"call"});
-    calls_.push_back(call);
-    if (const auto failure = failures_.find(call); failure != failures_.end()) {
-      const auto [code, message] = failure->second;
-      failures_.erase(failure);
-      return Fail(code, message);
-    }
-    if (base::json::String(*request, {"cluster", "chapPassword"}) != password()) {
-      return Fail("UNAUTHENTICATED", "the target refuses the CHAP user or secret");
-    }
-    return Answer(call, *request);
-  }
+  FakeBerthIscsi()
+      : FakeStorageProgram({.program = "iscsi",
+                            .member = "chapPassword",
+                            .value = password(),
+                            .refusal_code = "UNAUTHENTICATED",
+                            .refusal = "the target refuses the CHAP user or secret"}) {}
 
   // Changes the LUNs of the target, by their numbers.
   void Change(const std::function<void(std::map<int64_t, Unit>&)>& change) {
     base::MutexLock lock(mutex_);
     change(units_);
-  }
-  // The next call of that name fails so.
-  void FailNext(const std::string& call, std::string code, std::string message) {
-    base::MutexLock lock(mutex_);
-    failures_[call] = {std::move(code), std::move(message)};
   }
   // The next wipe that has so many bytes left, or fewer, fails so.
   void FailWipesFrom(int64_t left, std::string code) {
@@ -66,23 +48,9 @@ class FakeBerthIscsi : public platform::Exec {
     wipe_fails_from_ = left;
     wipe_failure_ = std::move(code);
   }
-  std::vector<std::string> TakeCalls() {
-    base::MutexLock lock(mutex_);
-    return std::exchange(calls_, {});
-  }
 
  private:
-  using Json = base::Json;
-
-  static platform::CommandResult Fail(const std::string& code, const std::string& message) {
-    const Json error = {{"error", {{"code", code}, {"message", message}}}};
-    return {.exit_code = 1, .out = base::json::Dump(error), .err = ""};
-  }
-  static platform::CommandResult Give(const Json& result) {
-    return {.exit_code = 0, .out = base::json::Dump(result), .err = ""};
-  }
-
-  platform::CommandResult Answer(const std::string& call, const Json& request)
+  platform::CommandResult Answer(const std::string& call, const Json& request) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::string owner = base::json::String(request, {"cluster", "owner"});
     if (call == "list") {
@@ -153,12 +121,9 @@ class FakeBerthIscsi : public platform::Exec {
     return Give({{"keys", std::move(answer)}, {"ticket", "u"}});
   }
 
-  base::Mutex mutex_;
   std::map<int64_t, Unit> units_ ABSL_GUARDED_BY(mutex_);
   int64_t wipe_fails_from_ ABSL_GUARDED_BY(mutex_) = -1;
   std::string wipe_failure_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::pair<std::string, std::string>> failures_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::block

@@ -14,6 +14,7 @@
 #include "block/iscsi/lun_calls.h"
 #include "block/iscsi/lun_image.h"
 #include "block/progress.h"
+#include "block/storage_check.h"
 
 namespace berth::block {
 
@@ -30,8 +31,6 @@ namespace {
 
 // How long one Delete overwrites a LUN. The next one goes on where it ended.
 constexpr std::chrono::minutes kWipeTime{10};
-// How long a check of the target counts.
-constexpr std::chrono::seconds kTargetCheckedTime{60};
 
 // Whether the claim of one LUN failed so that another LUN may do.
 bool MayTryAnother(const base::Status& status) {
@@ -134,10 +133,7 @@ class IscsiBackend : public Backend {
   // admits this node, so that a wrong secret is told before a fence is taken.
   base::Status ExchangeLocks(const std::string& /*life*/) override {
     RETURN_IF_ERROR(calls_.CheckSecret());  // an earlier check does not count without it
-    {
-      base::MutexLock lock(mutex_);
-      if (steady_clock::now() - checked_ < kTargetCheckedTime) return base::OkStatus();
-    }
+    if (check_.IsRecent()) return base::OkStatus();
     const auto luns = calls_.FindLuns();
     switch (luns.status().code()) {
       case StatusCode::kOk:
@@ -155,8 +151,7 @@ class IscsiBackend : public Backend {
                    "target {} shows none of the LUNs in iscsi.luns.allow",
                    Quote(calls_.settings().target));
     }
-    base::MutexLock lock(mutex_);
-    checked_ = steady_clock::now();
+    check_.NotePassed();
     return base::OkStatus();
   }
   // A session that has not reserved the LUN yet gets it only if no other node has it.
@@ -420,8 +415,8 @@ class IscsiBackend : public Backend {
   const ProxyMappings proxied_;
   LunCalls calls_;
   base::KeyLocks keys_{"image"};
+  StorageCheck check_;
   base::Mutex mutex_;
-  steady_clock::time_point checked_ ABSL_GUARDED_BY(mutex_);  // the last check that succeeded
   // By image: the bytes at the front that are still to be overwritten.
   std::map<std::string, int64_t> wiped_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,6 +1,5 @@
-// `berth-rbd call` in memory, as an Exec: a pool with images, locks and a blocklist, for tests of
-// the back end that calls it. It checks that each request has the cluster and the right key, and
-// that the key is nowhere but on standard input. Thread-safe.
+// `berth-rbd call` in memory: a pool with images, locks and a blocklist, for tests of the back end
+// that calls it. Thread-safe.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,13 +11,12 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "base/mutex.h"
-#include "platform/processes/exec.h"
+#include "block/fake_storage_program.h"
 
 namespace berth::block {
 
-class FakeBerthRbd : public platform::Exec {
+class FakeBerthRbd : public FakeStorageProgram {
  public:
   using Holders = std::map<std::string, std::string>;  // address → node
   struct Image {
@@ -30,68 +28,26 @@ class FakeBerthRbd : public platform::Exec {
 
   static std::string key() { return "AQCMrqhlAAAAABAAd0Nb4lZvYbI1dm9xUVJ2fA=="; }
 
-  base::StatusOr<platform::CommandResult> Run(const platform::Command& command) override {
-    EXPECT_EQ(command.argv.size(), 2U);
-    EXPECT_TRUE(command.argv[0].ends_with("rbd")) << command.argv[0];
-    EXPECT_EQ(command.argv[1], "call");
-    EXPECT_TRUE(command.env.empty());
-    const auto request = base::json::Parse(command.stdin_data);
-    EXPECT_TRUE(request.ok());
-    base::MutexLock lock(mutex_);
-    calls_.push_back(base::json::String(*request, {"call"}));
-    if (!broken_.ok()) return broken_;
-    if (crashes_) {
-      return platform::CommandResult{.exit_code = 139, .err = "with key " + key() + " it crashed"};
-    }
-    if (base::json::String(*request, {"cluster", "key"}) != key()) {
-      return Fail("PERMISSION_DENIED", "Ceph refuses the key of client.kube");
-    }
-    return Answer(*request);
-  }
+  FakeBerthRbd()
+      : FakeStorageProgram({.program = "rbd",
+                            .member = "key",
+                            .value = key(),
+                            .refusal_code = "PERMISSION_DENIED",
+                            .refusal = "Ceph refuses the key of client.kube"}) {}
 
-  // All calls fail so.
-  void Break(base::Status status) {
-    base::MutexLock lock(mutex_);
-    broken_ = std::move(status);
-  }
-  void Crash() {
-    base::MutexLock lock(mutex_);
-    crashes_ = true;
-  }
-  void FailNext(std::string code, std::string message) {
-    base::MutexLock lock(mutex_);
-    next_failure_ = {std::move(code), std::move(message)};
-  }
   // A client of the node takes the image's lock.
   void LockImageFor(const std::string& image, const std::string& node, const std::string& address) {
     base::MutexLock lock(mutex_);
     images_[image].holders[address] = node;
   }
-  std::vector<std::string> TakeCalls() {
-    base::MutexLock lock(mutex_);
-    return std::exchange(calls_, {});
-  }
 
  private:
-  using Json = base::Json;
-
-  static platform::CommandResult Fail(const std::string& code, const std::string& message) {
-    const Json error = {{"error", {{"code", code}, {"message", message}}}};
-    return {.exit_code = 1, .out = base::json::Dump(error), .err = ""};
-  }
-  static platform::CommandResult Give(const Json& result) {
-    return {.exit_code = 0, .out = base::json::Dump(result), .err = ""};
-  }
   static Json Show(const std::string& name, const Image& image) {
     return {{"name", name}, {"size", image.size}, {"snapshotOf", image.snapshot_of}};
   }
 
-  platform::CommandResult Answer(const Json& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!next_failure_.first.empty()) {
-      const auto [code, message] = std::exchange(next_failure_, {});
-      return Fail(code, message);
-    }
-    const std::string call = base::json::String(request, {"call"});
+  platform::CommandResult Answer(const std::string& call, const Json& request) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (call == "check") return Give(Json::object());
     if (call == "list") {
       Json all = Json::array();
@@ -172,13 +128,8 @@ class FakeBerthRbd : public platform::Exec {
     return Give({{"addresses", std::move(addresses)}});
   }
 
-  base::Mutex mutex_;
   std::map<std::string, Image> images_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::string> fenced_ ABSL_GUARDED_BY(mutex_);  // address → node
-  std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
-  base::Status broken_ ABSL_GUARDED_BY(mutex_);
-  bool crashes_ ABSL_GUARDED_BY(mutex_) = false;
-  std::pair<std::string, std::string> next_failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace berth::block

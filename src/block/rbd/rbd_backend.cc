@@ -12,6 +12,7 @@
 #include "block/mount_shutdown.h"
 #include "block/rbd/rbd_kernel.h"
 #include "block/rbd/rbd_settings.h"
+#include "block/storage_check.h"
 #include "block/storage_program.h"
 #include "block/storage_secret.h"
 #include "platform/devices/loop_table.h"
@@ -27,7 +28,6 @@ using base::json::Int;
 using base::json::String;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using std::chrono::steady_clock;
 
 namespace {
 
@@ -38,8 +38,6 @@ constexpr seconds kCallTime{30};
 constexpr seconds kDeleteTime{1800};
 constexpr seconds kMapTime{30};
 constexpr seconds kUnmapTime{60};
-// How long a check counts.
-constexpr seconds kCheckedTime{60};
 
 ImageInfo ToInfo(const Json& answer) {
   return {.name = String(answer, {"name"}),
@@ -115,18 +113,14 @@ class RbdBackend : public Backend {
   // whether it can be used, so that a wrong key or a missing pool is told before a fence is taken.
   base::Status ExchangeLocks(const std::string& /*life*/) override {
     RETURN_IF_ERROR(ReadKey());  // before an earlier check counts, because the Secret may be gone
-    {
-      base::MutexLock lock(mutex_);
-      if (steady_clock::now() - checked_ < kCheckedTime) return base::OkStatus();
-    }
+    if (check_.IsRecent()) return base::OkStatus();
     const base::Status checked = Call({{"call", "check"}}, kCheckTime).status();
     if (checked.code() == StatusCode::kNotFound ||
         checked.code() == StatusCode::kPermissionDenied) {
       return Error(StatusCode::kFailedPrecondition, "{}", base::Message(checked));
     }
     RETURN_IF_ERROR(checked);
-    base::MutexLock lock(mutex_);
-    checked_ = steady_clock::now();
+    check_.NotePassed();
     return base::OkStatus();
   }
   // A client that opened the image before, and has not asked for the lock yet, gets it only if
@@ -300,8 +294,8 @@ class RbdBackend : public Backend {
     ASSIGN_OR_RETURN(const StorageSecret::Values values, secret_.Read(age));
     ASSIGN_OR_RETURN(std::string key, FindCephKey(values, secret_.Describe()));
     base::MutexLock lock(mutex_);
-    if (key != checked_key_) checked_ = {};
-    checked_key_ = key;
+    if (key != last_key_) check_.Forget();
+    last_key_ = key;
     return key;
   }
 
@@ -313,8 +307,7 @@ class RbdBackend : public Backend {
     auto answer = program_.Call(request, key, timeout);
     if (answer.status().code() == StatusCode::kPermissionDenied) {
       secret_.Forget();  // it may have another key by now
-      base::MutexLock lock(mutex_);
-      checked_ = {};
+      check_.Forget();
     }
     return answer;
   }
@@ -447,8 +440,8 @@ class RbdBackend : public Backend {
   const ProxyMappings proxied_;
   base::KeyLocks keys_{"image"};
   base::Mutex mutex_;
-  std::string checked_key_ ABSL_GUARDED_BY(mutex_);           // with which the last check was made
-  steady_clock::time_point checked_ ABSL_GUARDED_BY(mutex_);  // the last check that succeeded
+  std::string last_key_ ABSL_GUARDED_BY(mutex_);  // a check counts only for this key
+  StorageCheck check_;
 };
 
 }  // namespace

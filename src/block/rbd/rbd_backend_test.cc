@@ -236,11 +236,11 @@ TEST_F(RbdBackendTest, TheOutcomeOfACallThatEndsWithoutAnAnswerIsUnknown) {
 }
 
 TEST_F(RbdBackendTest, AMissingPoolKeepsAPodFromItsFence) {
-  program_.FailNext("NOT_FOUND", "there is no pool 'kube'");
+  program_.FailNext("check", "NOT_FOUND", "there is no pool 'kube'");
   const base::Status checked = backend_->ExchangeLocks("uid");
   EXPECT_EQ(checked.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(base::ToString(checked), HasSubstr("there is no pool 'kube'"));
-  program_.FailNext("UNAVAILABLE", "no monitor answers at 10.0.0.5:6789");
+  program_.FailNext("check", "UNAVAILABLE", "no monitor answers at 10.0.0.5:6789");
   EXPECT_EQ(backend_->ExchangeLocks("uid").code(), StatusCode::kUnavailable);
 }
 
