@@ -1,7 +1,10 @@
 """Utilities of controllers and of the shipped driver run in the pod that is registered on their node, by the rules of nodes."""
 import base64
 import json
+import os
+import pathlib
 import shutil
+import time
 
 import pytest
 from lib import flex, handmade_pod, objects
@@ -38,6 +41,15 @@ cat >{folder}/berth-rbd <<'END'
 #!/bin/sh
 grep -o '"pool":"[a-z]*"' >>{log}
 echo '{{}}'
+END
+chmod 755 {folder}/berth-rbd; sleep 100000"""
+# Puts a program there that answers the first check of the storage, and ends no other call.
+HANGING = """mkdir -p {folder}
+cat >{folder}/berth-rbd <<'END'
+#!/bin/sh
+if grep -q '"call":"check"'; then echo '{{}}'; exit; fi
+echo called >>{log}
+sleep {seconds}
 END
 chmod 755 {folder}/berth-rbd; sleep 100000"""
 
@@ -84,6 +96,19 @@ def test_a_driver_attaches_and_detaches_in_the_registered_pod(berth, calls):
     wait_for("an attach on the host", lambda: "attach host" in calls()[len(before):])
 
 
+def find_processes(*argv):
+    """The ids of the processes that have these arguments."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+        except OSError:  # it has ended
+            continue
+        if arguments == list(argv):
+            found.append(int(folder.name))
+    return found
+
+
 def read_lines(path):
     return path.read_text().splitlines() if path.exists() else []
 
@@ -115,6 +140,24 @@ def test_the_shipped_driver_formats_in_the_registered_pod(berth):
     assert [line for line in read_lines(log) if "-V" not in line] == formats, "no pod was registered any more"
 
 
+def start_operator(berth, start):
+    return start("controller", "--roles=block-operator", "--kubeconfig", berth.data / "kubeconfig", *LEASE,
+                 "--block-operator-agents=false", f"--container-runtime-endpoint=unix://{berth.runtime_socket}",
+                 f"--kubelet-dir={berth.data / 'kubelet'}")
+
+
+def ceph_secret():
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ceph", "namespace": "default"},
+            "data": {"key": base64.b64encode(KEY.encode()).decode()}}
+
+
+def ceph_cluster(name):
+    backend = {"rbd": {"monitors": ["127.0.0.1:9"], "pool": name, "user": "berth",
+                       "secretRef": {"name": "ceph", "namespace": "default"}}}
+    return {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster", "metadata": {"name": name},
+            "spec": {"backend": backend}}
+
+
 def test_the_operator_of_a_process_of_its_own_calls_the_storage_in_the_registered_pod(new_berth, start):
     """The operator of `berth up` runs its utilities on the host here, so the calls in the pod are the process's."""
     berth = new_berth(flags=["--feature-gates", "MountContainers=false"]).start()
@@ -122,24 +165,13 @@ def test_the_operator_of_a_process_of_its_own_calls_the_storage_in_the_registere
     log = kubelet / "calls"
     berth.apply(handmade_pod.pod("tools", kubelet, script=STORAGE.format(folder=BINARY.resolve().parent, log=log)))
     handmade_pod.register(berth, "tools", "block.berth.dev")
-    role = start("controller", "--roles=block-operator", "--kubeconfig", berth.data / "kubeconfig", *LEASE,
-                 "--block-operator-agents=false", f"--container-runtime-endpoint=unix://{berth.runtime_socket}",
-                 f"--kubelet-dir={kubelet}")
-    key = base64.b64encode(KEY.encode()).decode()
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ceph", "namespace": "default"}, "data": {"key": key}}
-
-    def cluster(name):
-        backend = {"rbd": {"monitors": ["127.0.0.1:9"], "pool": name, "user": "berth",
-                           "secretRef": {"name": "ceph", "namespace": "default"}}}
-        return {"apiVersion": "storage.berth.dev/v1alpha1", "kind": "StorageCluster", "metadata": {"name": name},
-                "spec": {"backend": backend}}
-
-    berth.apply([secret, cluster("first")])
+    role = start_operator(berth, start)
+    berth.apply([ceph_secret(), ceph_cluster("first")])
     wait_for("a call in the pod", lambda: '"pool":"first"' in read_lines(log))
 
     place = handmade_pod.path(kubelet, "block.berth.dev")
     place.write_text("{")
-    berth.apply(cluster("second"))
+    berth.apply(ceph_cluster("second"))
     wait_for("the refusal", lambda: [line for line in role.log().splitlines() if "'second'" in line and place.name in line])
     assert '"pool":"second"' not in read_lines(log)
     handmade_pod.register(berth, "tools", "block.berth.dev")
@@ -148,3 +180,20 @@ def test_the_operator_of_a_process_of_its_own_calls_the_storage_in_the_registere
     for name in ("first", "second"):
         berth.run("delete", "storageclusters", name)
         berth.wait_gone("storageclusters", name)
+
+
+def test_an_operator_that_is_to_end_ends_what_it_runs_in_the_pod(new_berth, start):
+    berth = new_berth(flags=["--feature-gates", "MountContainers=false"]).start()
+    kubelet = berth.data / "kubelet"
+    log = kubelet / "calls"
+    seconds = f"1000{os.getpid()}"
+    script = HANGING.format(folder=BINARY.resolve().parent, log=log, seconds=seconds)
+    berth.apply(handmade_pod.pod("tools", kubelet, script=script))
+    handmade_pod.register(berth, "tools", "block.berth.dev")
+    role = start_operator(berth, start)
+    berth.apply([ceph_secret(), ceph_cluster("first")])
+    wait_for("a call in the pod", lambda: "called" in read_lines(log) and find_processes("sleep", seconds))
+    begun = time.monotonic()
+    assert role.stop() == 0
+    assert time.monotonic() - begun < 10, "the call in the pod may take longer"
+    assert find_processes("sleep", seconds) == [], "nothing goes on that nobody knows of"
