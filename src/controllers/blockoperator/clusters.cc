@@ -175,7 +175,9 @@ Clusters::Outcome Clusters::EndFences(const Cluster& cluster) {
   if (!lifted.ok()) return AfterApi(lifted.status());
   if (!lifted->storage.ok()) {
     const std::string failure(base::Message(lifted->storage));
-    if (IsWithin(cluster, options_.fence_patience)) {
+    // A storage that was out of reach before the deletion is not waited for.
+    const bool was_reachable = cluster.String({"status", "phase"}) != kFailed;
+    if (was_reachable && IsWithin(cluster, options_.fence_patience)) {
       return WaitDeleting(cluster, "waiting for the storage to lift fences: " + failure);
     }
     return RemoveFinalizer(cluster, fmt::format("fences may be left in the storage: {}", failure));

@@ -54,7 +54,7 @@ struct Options {
   // How long a deleted cluster waits for the images of claims that were deleted with it.
   std::chrono::milliseconds image_patience{std::chrono::minutes(5)};
   // How long a deleted cluster waits for its storage to lift the fences of nodes that are clean.
-  std::chrono::milliseconds fence_patience{std::chrono::minutes(1)};
+  std::chrono::milliseconds fence_patience{std::chrono::seconds(10)};
 };
 
 }  // namespace berth::controllers::blockoperator
