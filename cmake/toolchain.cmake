@@ -7,8 +7,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 set(BERTH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize=")
 
-# "Dev" is for the edit loop and CI: assertions on, line numbers in backtraces, and no optimisation, which is three
-# fifths of a compiler's time. Sanitizers are too slow without it.
+# "Dev" is for the edit loop and CI: assertions on, line numbers in backtraces, and no optimisation but of some
+# rooms (rooms.cmake), because it is three fifths of a compiler's time. Sanitizers are too slow without it.
 set(dev_optimisation -O0)
 if(BERTH_SANITIZE)
   set(dev_optimisation -O1)

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
+#include <latch>
 #include <thread>
 #include <vector>
 
@@ -122,10 +124,13 @@ TEST_F(DurableFileTest, RemovesATreeHoweverDeep) {
 // A pod can keep a descriptor of a folder that is removed, and make files there all the time.
 TEST_F(DurableFileTest, AFolderThatIsFilledAllTheTimeIsGivenUp) {
   const std::string tree = folder_ / "tree";
-  const auto fill = [&tree](const std::stop_token& stop) {
+  constexpr int kThreads = 3;
+  constexpr uint64_t kFirst = 1000;  // files of a thread that are there before the removal begins
+  const auto fill = [&tree](const std::stop_token& stop, std::latch& filled) {
     const base::UniqueFd at(open(tree.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     for (uint64_t i = 0; !stop.stop_requested(); ++i) {
       mknodat(at.get(), fmt::format("{}-{}", gettid(), i).c_str(), S_IFREG | 0600, 0);
+      if (i == kFirst) filled.count_down();
     }
   };
   base::Status removed;
@@ -133,9 +138,11 @@ TEST_F(DurableFileTest, AFolderThatIsFilledAllTheTimeIsGivenUp) {
   // On a busy machine those who fill it may stand still for so long that the folder is removed.
   do {
     ASSERT_TRUE(MakeFolders(tree).ok());
+    std::latch filled(kThreads);
     std::vector<std::jthread> threads;
-    for (int i = 0; i < 3; ++i) threads.emplace_back(fill);
-    removed = RemoveTree(tree, std::chrono::milliseconds(50));
+    for (int i = 0; i < kThreads; ++i) threads.emplace_back(fill, std::ref(filled));
+    filled.wait();
+    removed = RemoveTree(tree, std::chrono::milliseconds(10));
   } while (removed.code() != StatusCode::kUnavailable &&
            std::chrono::steady_clock::now() < deadline);
   EXPECT_EQ(removed.code(), StatusCode::kUnavailable) << removed;
