@@ -50,7 +50,8 @@ def expect_no_socket(folder):
 def half_sent(path):
     """Sends a part of a request to a UNIX socket."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(path))
+        # The file is there before anybody listens on it.
+        wait_for("a listener", lambda: connection.connect_ex(str(path)) == 0)
         connection.sendall(b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\n"
                            b"Host: x\r\nContent-Length: 99\r\n\r\n{")
         yield

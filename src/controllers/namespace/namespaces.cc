@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::string_view kDefaultAccount = "default";
 constexpr std::string_view kRootCa = "kube-root-ca.crt";
+// The ConfigMaps that are there must be known before new ones are made.
+constexpr std::chrono::milliseconds kAwaitList{100};
 
 }  // namespace
 
@@ -75,12 +77,11 @@ void Namespaces::Stop() {
 Namespaces::Outcome Namespaces::Sync(const std::string& name) {
   const auto ns = namespaces_.Get(name);
   if (ns == nullptr) return Outcome::Done();
-  return ns->deleting() ? Terminate(*ns) : AfterApi(EnsureDefaults(*ns));
-}
-
-Status Namespaces::EnsureDefaults(const api::Namespace& ns) {
-  RETURN_IF_ERROR(EnsureServiceAccount(ns.name()));
-  return root_cas_ == nullptr ? base::OkStatus() : EnsureRootCa(ns.name());
+  if (ns->deleting()) return Terminate(*ns);
+  const Status account = EnsureServiceAccount(name);
+  if (!account.ok() || root_cas_ == nullptr) return AfterApi(account);
+  if (!root_cas_->synced()) return Outcome::After(kAwaitList);
+  return AfterApi(EnsureRootCa(name));
 }
 
 Status Namespaces::EnsureServiceAccount(const std::string& ns) {

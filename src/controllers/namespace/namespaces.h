@@ -50,7 +50,6 @@ class Namespaces : public Controller {
   void AddHandlers();
   Outcome Sync(const std::string& name);
 
-  base::Status EnsureDefaults(const api::Namespace& ns);
   base::Status EnsureServiceAccount(const std::string& ns);
   base::Status EnsureRootCa(const std::string& ns);
 

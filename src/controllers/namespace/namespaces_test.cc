@@ -11,7 +11,9 @@ using base::Json;
 using base::StatusCode;
 using base::json::String;
 using std::chrono::milliseconds;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const api::KindInfo kWidget{.group = "example.com",
                             .version = "v1",
@@ -64,6 +66,21 @@ class NamespacesTest : public ::testing::Test {
 
   FakeCluster cluster_;
 };
+
+TEST_F(NamespacesTest, AnAuthorityThatIsThereIsNotMadeAgainBeforeItIsListed) {
+  cluster_.Put(InTeam({{"apiVersion", "v1"},
+                       {"kind", "ConfigMap"},
+                       {"metadata", {{"name", "kube-root-ca.crt"}}},
+                       {"data", {{"ca.crt", "OLD"}}}}));
+  cluster_.client.FailNext("list", "configmaps", base::Error(StatusCode::kUnavailable, "not yet"));
+  Begin();
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    return cluster_.Get<api::ConfigMap>("team", "kube-root-ca.crt").String({"data", "ca.crt"}) ==
+           "PEM";
+  }));
+  EXPECT_THAT(cluster_.client.ActionNames(),
+              Not(Contains("create configmaps/team/kube-root-ca.crt")));
+}
 
 TEST_F(NamespacesTest, ANewNamespaceGetsItsAccountAndTheAuthority) {
   Begin();
