@@ -3,15 +3,12 @@
 #   berth_NAME_test       a program of its *_test.cc            (label unit)
 #   berth_NAME_root_test  a program of its *_root_test.cc       (label root: needs mount, loop devices, ...)
 #   berth_NAME_vm_test    a program of its *_vm_test.cc         (label vm: tests/vm runs it in a virtual machine)
-# OPTIMISED says that the room is optimised in the preset dev, too, because tests wait for what it computes.
 # fake_*.cc files belong to the tests of this room and of those above: library berth_NAME_fakes.
 # '/' in a room's name is written '_' in its targets. Folders within a room's folder that are part of it
 # are named by FOLDERS.
 
-# Precompiled headers that all targets share: one for products, one for those of them that are optimised in each preset,
-# and one with GoogleTest for tests. Tests are never optimised, because that halves the compiler's time and nobody waits
-# for what they compute themselves.
-set(BERTH_OPTIMISED_OPTIONS $<$<CONFIG:Dev>:-O1>)
+# Two precompiled headers that all targets share: one for products, and one with GoogleTest for tests, which are
+# compiled without optimisation, because that halves their time and nobody waits for what they compute themselves.
 set(BERTH_TEST_OPTIONS -O0)
 function(berth_precompiled target header)
   add_library(${target} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
@@ -21,7 +18,6 @@ function(berth_precompiled target header)
   target_compile_options(${target} PRIVATE -Wno-unused-macros ${ARGN})
 endfunction()
 berth_precompiled(berth_pch pch.h)
-berth_precompiled(berth_optimised_pch pch.h ${BERTH_OPTIMISED_OPTIONS})
 berth_precompiled(berth_test_pch test_pch.h ${BERTH_TEST_OPTIONS})
 target_link_libraries(berth_test_pch PRIVATE GTest::gmock GTest::gtest)
 
@@ -32,12 +28,7 @@ target_link_libraries(berth_test_pch PRIVATE GTest::gmock GTest::gtest)
 set(BERTH_BATCH 8)
 option(BERTH_BATCHES "Compile a target's sources in batches" ON)
 function(berth_compile_in_batches target)
-  if("OPTIMISED" IN_LIST ARGN)
-    target_precompile_headers(${target} REUSE_FROM berth_optimised_pch)
-    target_compile_options(${target} PRIVATE ${BERTH_OPTIMISED_OPTIONS})
-  else()
-    target_precompile_headers(${target} REUSE_FROM berth_pch)
-  endif()
+  target_precompile_headers(${target} REUSE_FROM berth_pch)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${BERTH_BATCHES} UNITY_BUILD_BATCH_SIZE ${BERTH_BATCH})
 endfunction()
 function(berth_compile_tests_in_batches target)
@@ -47,7 +38,7 @@ function(berth_compile_tests_in_batches target)
 endfunction()
 
 function(berth_room name)
-  cmake_parse_arguments(ROOM "OPTIMISED" "" "DEPS;LIBS;FOLDERS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;FOLDERS" ${ARGN})
   string(REPLACE "/" "_" target ${name})
   set(target berth_${target})
   set(folders ${CMAKE_SOURCE_DIR}/src/${name})
@@ -76,11 +67,7 @@ function(berth_room name)
   if(sources)
     add_library(${target} STATIC ${sources})
     set(scope PUBLIC)
-    if(ROOM_OPTIMISED)
-      berth_compile_in_batches(${target} OPTIMISED)
-    else()
-      berth_compile_in_batches(${target})
-    endif()
+    berth_compile_in_batches(${target})
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)

@@ -5,15 +5,8 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-set(BERTH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize=")
-
-# "Dev" is for the edit loop and CI: assertions on, line numbers in backtraces, and no optimisation but of some
-# rooms (rooms.cmake), because it is three fifths of a compiler's time. Sanitizers are too slow without it.
-set(dev_optimisation -O0)
-if(BERTH_SANITIZE)
-  set(dev_optimisation -O1)
-endif()
-set(CMAKE_CXX_FLAGS_DEV "${dev_optimisation} -gline-tables-only -fno-omit-frame-pointer" CACHE STRING "" FORCE)
+# "Dev" is for the edit loop and CI: quick to compile, assertions on, line numbers in backtraces.
+set(CMAKE_CXX_FLAGS_DEV "-O1 -gline-tables-only -fno-omit-frame-pointer" CACHE STRING "" FORCE)
 set(CMAKE_EXE_LINKER_FLAGS_DEV "" CACHE STRING "" FORCE)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG -gline-tables-only" CACHE STRING "" FORCE)
 
@@ -33,6 +26,7 @@ if(CCACHE)
   add_compile_options(-Xclang -fno-pch-timestamp)
 endif()
 
+set(BERTH_SANITIZE "" CACHE STRING "Sanitizers to build with, as for -fsanitize=")
 if(BERTH_SANITIZE)
   add_compile_options(-fsanitize=${BERTH_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${BERTH_SANITIZE})
