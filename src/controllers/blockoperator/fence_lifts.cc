@@ -59,6 +59,7 @@ StatusOr<FenceLifts::Lifted> FenceLifts::LiftFences(const api::StorageCluster& c
   const StatusOr<Backends::Ptr> backend = backends_.Open(cluster);
   // What is wrong with the back end is in the cluster's status (clusters.h).
   if (!backend.ok() || !(*backend)->FencesNodes()) return lifted;
+  lifted.fences = true;
   const auto fenced = (*backend)->ListFenced();
   if (!fenced.ok()) {
     lifted.storage = base::Annotate(fenced.status(), "list the fences");
@@ -104,6 +105,7 @@ FenceLifts::Outcome FenceLifts::Sync(const std::string& name) {
   if (cluster == nullptr) return Outcome::Done();
   const StatusOr<Lifted> lifted = LiftFences(*cluster);
   if (!lifted.ok()) return AfterApi(lifted.status());
+  if (!lifted->fences) return Outcome::Done();
   if (!lifted->storage.ok()) return ReportFailure(*cluster, lifted->storage);
   return Outcome::After(interval_);
 }

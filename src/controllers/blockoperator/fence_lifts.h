@@ -43,6 +43,7 @@ class FenceLifts {
   void Stop() { workers_.Stop(); }
 
   struct Lifted {
+    bool fences = false;                      // the back end can be opened, and fences nodes
     std::vector<std::string> kept;            // nodes whose fences stay, because they are not back
     base::Status storage = base::OkStatus();  // the last failure to list or to lift fences
   };
