@@ -78,7 +78,7 @@ class FakeStorageProgram : public platform::Exec {
     const Json error = {{"error", {{"code", code}, {"message", message}}}};
     return {.exit_code = 1, .out = base::json::Dump(error), .err = ""};
   }
-  static platform::CommandResult Give(const Json& result) {
+  static platform::CommandResult GiveResult(const Json& result) {
     return {.exit_code = 0, .out = base::json::Dump(result), .err = ""};
   }
 

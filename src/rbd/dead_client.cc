@@ -28,7 +28,7 @@ class UsersOfImage : public ImageUsers {
   }
   base::Status Fence(const std::string& address) override {
     RETURN_IF_ERROR(AddToBlocklist(cluster_, address));
-    // What this client asks for next has the number of the map with it, and an OSD drops the
+    // The next request of this client carries the number of the map, and an OSD drops the
     // watches of the clients that a map bars before it does anything else by that map.
     return WaitForBlocklist(cluster_);
   }

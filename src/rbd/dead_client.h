@@ -47,7 +47,7 @@ class ImageUsers {
   virtual base::Status RemoveClients(const std::vector<ClientRecord>& clients) = 0;
 };
 
-// What a client is that locks or watches the image, and is not recorded.
+// How a client is treated that locks or watches the image, and is not recorded.
 enum class Unrecorded {
   kForeign,  // no client of Berth: it is left alone
   kCall      // a call, because nobody else uses an image that is not complete

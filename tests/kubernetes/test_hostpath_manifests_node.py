@@ -3,7 +3,7 @@ with only the images changed. Berth goes on with what the Go programs made."""
 import pytest
 from lib import objects
 from lib.kubernetes import hostpath_manifests
-from lib.kubernetes.hostpath_manifests import DRIVER, SIDECARS, SNAPSHOT_CLASS, Deployment
+from lib.kubernetes.hostpath_manifests import DRIVER, SIDECARS, SNAPSHOT_CLASS, Deployment, program_of
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.kubernetes
@@ -111,7 +111,7 @@ def test_the_manifests_of_the_hostpath_driver(deployment, side):
         for kind in ("PersistentVolume", "VolumeSnapshotContent", "VolumeAttachment"):
             volumes[0].wait(f"each {kind} to be gone", lambda kind=kind: not cluster.items(kind))
         assert not deployment.kept_by_driver()
-    images = {image.rpartition("/")[2].partition(":")[0]: image for _, _, image, _, _ in deployment.states()}
+    images = {program_of(image): image for _, _, image, _, _ in deployment.states()}
     assert all(images[program].startswith(f"{side}.local/") for program in SIDECARS), images
     assert not [state for state in deployment.states() if state[3]], f"containers that ended\n{deployment.logs()}"
     refused = {(account, verb, resource) for namespace, account in ACCOUNTS

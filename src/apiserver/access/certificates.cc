@@ -443,7 +443,7 @@ base::Status WriteKubeconfig(const std::string& path, const std::string& server_
   if (const auto present = platform::ReadFile(path); present.ok() && *present == text) {
     return base::TightenMode(path);
   }
-  // What an interrupted write left may hold the key.
+  // The temp file of an interrupted write may hold the key.
   RETURN_IF_ERROR(platform::RemoveTornWritesOf(path));
   return base::Annotate(platform::WriteDurably<"apiserver.kubeconfig">(path, text, 0600),
                         fmt::format("write the kubeconfig '{}'", path));

@@ -2,8 +2,6 @@
 // calls it. Thread-safe.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -70,7 +68,7 @@ class FakeBerthIscsi : public FakeStorageProgram {
                         {"own", unit.guard == owner && unit.keys.contains("0x41")},
                         {"reserved", nobody ? "" : (own ? "guard" : "used")}});
       }
-      return Give({{"luns", std::move(luns)}, {"unread", unread}});
+      return GiveResult({{"luns", std::move(luns)}, {"unread", unread}});
     }
     const auto found = units_.find(base::json::Int(request, {"lun"}));
     if (found == units_.end()) return Fail("NOT_FOUND", "no such LUN");
@@ -84,10 +82,10 @@ class FakeBerthIscsi : public FakeStorageProgram {
     if (call == "claim") {
       if (!unit.blank || !unit.guard.empty()) return Fail("FAILED_PRECONDITION", "it is taken");
       unit.guard = owner;
-      return Give(Json::object());
+      return GiveResult(Json::object());
     }
     if (call == "wipe") {
-      if (unit.guard.empty()) return Give({{"from", 0}, {"done", true}, {"kept", true}});
+      if (unit.guard.empty()) return GiveResult({{"from", 0}, {"done", true}, {"kept", true}});
       if (unit.guard != owner) return Fail("FAILED_PRECONDITION", "somebody else has it");
       if (base::json::Int(request, {"from"}) <= wipe_fails_from_) {
         wipe_fails_from_ = -1;
@@ -95,19 +93,19 @@ class FakeBerthIscsi : public FakeStorageProgram {
       }
       const int64_t left = std::max<int64_t>(base::json::Int(request, {"from"}) - unit.size / 4, 0);
       if (left == 0) unit = {.identity = unit.identity, .size = unit.size, .guard = "", .keys = {}};
-      return Give({{"from", left}, {"done", left == 0}, {"kept", false}});
+      return GiveResult({{"from", left}, {"done", left == 0}, {"kept", false}});
     }
     const std::string target = base::json::String(request, {"target"});
     Json answer = Json::array();
     if (call == "holders") {
       for (const auto& [key, node] : unit.keys) answer.push_back({{"node", node}, {"key", key}});
-      return Give({{"holders", std::move(answer)}, {"ticket", "t"}});
+      return GiveResult({{"holders", std::move(answer)}, {"ticket", "t"}});
     }
     if (call == "fenceTargets") {
       for (const auto& [key, node] : unit.keys) {
         if (node == target) answer.push_back(key);
       }
-      return Give({{"keys", std::move(answer)}, {"ticket", "t"}});
+      return GiveResult({{"keys", std::move(answer)}, {"ticket", "t"}});
     }
     if (call != "fence") return Fail("UNIMPLEMENTED", "no call " + call);
     const Json* only = base::json::Find(request, {"keys"});
@@ -118,7 +116,7 @@ class FakeBerthIscsi : public FakeStorageProgram {
       answer.push_back(one.first);
       return true;
     });
-    return Give({{"keys", std::move(answer)}, {"ticket", "u"}});
+    return GiveResult({{"keys", std::move(answer)}, {"ticket", "u"}});
   }
 
   std::map<int64_t, Unit> units_ ABSL_GUARDED_BY(mutex_);

@@ -48,11 +48,11 @@ class FakeBerthRbd : public FakeStorageProgram {
 
   platform::CommandResult Answer(const std::string& call, const Json& request) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (call == "check") return Give(Json::object());
+    if (call == "check") return GiveResult(Json::object());
     if (call == "list") {
       Json all = Json::array();
       for (const auto& [name, image] : images_) all.push_back(Show(name, image));
-      return Give({{"images", std::move(all)}});
+      return GiveResult({{"images", std::move(all)}});
     }
     if (call == "fenced" || call == "unfence") return AnswerAboutFences(call, request);
     return AnswerAboutImage(call, base::json::String(request, {"image"}), request);
@@ -62,12 +62,12 @@ class FakeBerthRbd : public FakeStorageProgram {
     if (call == "fenced") {
       Json nodes = Json::object();
       for (const auto& [address, node] : fenced_) nodes[node].push_back(address);
-      return Give({{"nodes", std::move(nodes)}});
+      return GiveResult({{"nodes", std::move(nodes)}});
     }
     for (const Json& address : base::json::Array(request, {"addresses"})) {
       fenced_.erase(address.get<std::string>());
     }
-    return Give(Json::object());
+    return GiveResult(Json::object());
   }
   platform::CommandResult AnswerAboutImage(const std::string& call, const std::string& name,
                                            const Json& request)
@@ -76,9 +76,9 @@ class FakeBerthRbd : public FakeStorageProgram {
       const int64_t size = base::json::Int(request, {"size"});
       Image& image = images_.try_emplace(name, Image{.size = size}).first->second;
       if (image.size < size) return Fail("ALREADY_EXISTS", "image has another size");
-      return Give(Show(name, image));
+      return GiveResult(Show(name, image));
     }
-    if (call == "delete" && !images_.contains(name)) return Give(Json::object());
+    if (call == "delete" && !images_.contains(name)) return GiveResult(Json::object());
     if (call == "fenceTargets") {
       Json addresses = Json::array();
       const std::string target = base::json::String(request, {"target"});
@@ -86,31 +86,31 @@ class FakeBerthRbd : public FakeStorageProgram {
            images_.contains(name) ? images_.at(name).holders : Holders()) {
         if (node == target) addresses.push_back(address);
       }
-      return Give({{"addresses", std::move(addresses)}});
+      return GiveResult({{"addresses", std::move(addresses)}});
     }
     if (!images_.contains(name)) return Fail("NOT_FOUND", "there is no image '" + name + "'");
     Image& image = images_.at(name);
     if (call == "delete") {
       if (!image.holders.empty()) return Fail("FAILED_PRECONDITION", "the image has a lock");
       images_.erase(name);
-      return Give(Json::object());
+      return GiveResult(Json::object());
     }
     if (call == "snapshot") {
       const std::string snapshot = base::json::String(request, {"snapshot"});
       images_[snapshot] = {.size = image.size, .snapshot_of = name};
-      return Give(Show(snapshot, images_[snapshot]));
+      return GiveResult(Show(snapshot, images_[snapshot]));
     }
     if (call == "grow") image.size = std::max(image.size, base::json::Int(request, {"size"}));
-    if (call == "grow" || call == "info") return Give(Show(name, image));
+    if (call == "grow" || call == "info") return GiveResult(Show(name, image));
     if (call == "note") image.note = base::json::String(request, {"uuid"});
-    if (call == "note") return Give(Json::object());
-    if (call == "readNote") return Give({{"uuid", image.note}});
+    if (call == "note") return GiveResult(Json::object());
+    if (call == "readNote") return GiveResult({{"uuid", image.note}});
     Json addresses = Json::array();
     if (call == "holders") {
       for (const auto& [address, node] : image.holders) {
         addresses.push_back({{"address", address}, {"node", node}, {"alive", true}});
       }
-      return Give({{"holders", std::move(addresses)}});
+      return GiveResult({{"holders", std::move(addresses)}});
     }
     if (call != "fence") return Fail("UNIMPLEMENTED", "no call " + call);
     const std::string target = base::json::String(request, {"target"});
@@ -125,7 +125,7 @@ class FakeBerthRbd : public FakeStorageProgram {
       fenced_[it->first] = target;
       it = image.holders.erase(it);
     }
-    return Give({{"addresses", std::move(addresses)}});
+    return GiveResult({{"addresses", std::move(addresses)}});
   }
 
   std::map<std::string, Image> images_ ABSL_GUARDED_BY(mutex_);
