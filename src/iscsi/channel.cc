@@ -349,10 +349,14 @@ void Channel::Connect(Deadline now) {
   verify_ = renew_ = false;
   if (outcome.ok()) {
     failures_ = 0;
+    logged_failures_.clear();
     next_login_ = {};
     return;
   }
-  if (failures_ == 0) LOG_WARNING("LUN {}: {}", options_.lun, base::ToString(outcome));
+  // Each kind of failure once: a target that is slow at first may refuse the login later.
+  if (logged_failures_.insert(outcome.code()).second) {
+    LOG_WARNING("LUN {}: {}", options_.lun, base::ToString(outcome));
+  }
   portal_ = (portal_ + 1) % login.portals.size();
   const auto pause = kFirstLoginPause * (1 << std::min(failures_++, 4));
   next_login_ = Clock::now() + std::min<milliseconds>(pause, kLongestLoginPause);

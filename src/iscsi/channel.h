@@ -23,6 +23,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -128,6 +129,7 @@ class Channel {
   bool greeted_ = false;  // whether a command of this session had an answer that is no attention
   size_t portal_ = 0;
   int failures_ = 0;  // logins that failed since the last one that did not
+  std::set<base::StatusCode> logged_failures_;  // the kinds of them, each logged once
   Deadline next_login_{};
 
   std::jthread thread_;
