@@ -74,6 +74,7 @@ class Node:
     def write(self, name, claim):
         self.berth.apply(objects.pod(name, WRITER, [claim], mounts=[{"name": claim, "mountPath": "/data"}]))
         self.berth.wait_phase("pods", name, "Running", seconds=60)
+        self.berth.wait_file(name, "/data/numbers")
 
     def numbers(self, name):
         return [int(line) for line in self.berth.run("exec", name, "--", "cat", "/data/numbers").stdout.split()]

@@ -70,6 +70,7 @@ class Site:
         return self.berth.run("exec", name, "--", "cat", "/data/numbers").stdout.split()
 
     def wait_for_more(self, name):
+        self.berth.wait_file(name, "/data/numbers")
         before = len(self.numbers(name))
         wait_for("more numbers on the volume", lambda: len(self.numbers(name)) > before + 3)
 

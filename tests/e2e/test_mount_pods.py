@@ -79,8 +79,7 @@ def taints(berth):
 
 
 def numbers(server, volume):
-    """Gives what the pod has written: nothing as long as it has not made the file."""
-    return server.inside("cat", f"/srv/brick/{volume}/numbers", check=False).stdout.split()
+    return server.read(volume, "numbers").split()
 
 
 def wait_for_more(server, volume, what):
@@ -105,6 +104,7 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
     # A user creates a pod with a GlusterFS volume, configures nothing else, and sees it run.
     berth.apply(pod("writer", WRITER, volume))
     berth.wait_phase("pod", "writer", "Running")
+    wait_for("the pod to make its file", lambda: server.has("story", "numbers"))
     wait_for_more(server, "story", "the first data")
     assert daemon_of(berth, "writer") == first["metadata"]["uid"]
 

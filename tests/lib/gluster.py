@@ -90,6 +90,10 @@ class GlusterServer:
         self.inside("gluster", "--mode=script", "volume", "start", name)
         return f"{self.address}:/{name}"
 
+    def has(self, volume, path):
+        """Whether a file is on the brick."""
+        return self.inside("test", "-e", f"/srv/brick/{volume}/{path}", check=False).returncode == 0
+
     def read(self, volume, path):
         """Gives the content of a file on the brick."""
         return self.inside("cat", f"/srv/brick/{volume}/{path}").stdout

@@ -213,6 +213,10 @@ class Standalone:
         except Failure as failure:
             raise Failure(f"{failure}\n{self.describe(kind, name)}\n{self.log_tail()}") from None
 
+    def wait_file(self, pod, path):
+        """Waits until a running pod has made a file, because a pod runs before its program does its first work."""
+        wait_for(f"pod {pod} to make {path}", lambda: self.run("exec", pod, "--", "test", "-e", path, check=False).returncode == 0)
+
     def describe(self, kind, name):
         return self.run("describe", kind, name, check=False).stdout
 
