@@ -134,7 +134,9 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
     assert numbers(server, "story") == [str(i) for i in range(int(written[1]))]
     berth.delete("pod", "writer")
     wait_for("the old generation to end", lambda: not pods_of_gluster.leaving())
-    assert berth.run("exec", "reader", "--", "cat", "/data/numbers").stdout.split() == numbers(server, "story")
+    # A client of GlusterFS keeps what it knows of a file's size for a second.
+    wait_for("the reader to see all that was written",
+             lambda: berth.run("exec", "reader", "--", "cat", "/data/numbers").stdout.split() == numbers(server, "story"))
 
     # Upgrade by emptying the node: it is tainted, the pod is replaced, and the taint is removed.
     pods_of_gluster.change("third", strategy={"type": "OnDelete"})
