@@ -5,6 +5,7 @@
 #include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::attachdetach {
 
@@ -46,9 +47,8 @@ Status AttachDetach::ReadUncertainNode(const std::string& key) {
     MutexLock lock(mutex_);
     if (!uncertain_nodes_.contains(key)) return base::OkStatus();
   }
-  const base::StatusOr<api::Node> live = kube::Get<api::Node>(context_.client, "", key);
-  if (live.ok()) nodes_.Observe(live->json());
-  if (!live.ok() && live.status().code() != base::StatusCode::kNotFound) return live.status();
+  const Status read = kube::ReadLiveObject(context_.client, nodes_, "", key).status();
+  if (!read.ok() && read.code() != base::StatusCode::kNotFound) return read;
   MutexLock lock(mutex_);
   uncertain_nodes_.erase(key);
   return base::OkStatus();

@@ -9,6 +9,7 @@
 #include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::attachdetach {
 
@@ -245,9 +246,8 @@ AttachDetach::Outcome AttachDetach::Attach(
     return AfterApi(created.status());
   }
   const StatusOr<Attachment> existing =
-      kube::Get<Attachment>(context_.client, "", attachment.name());
+      kube::ReadLiveObject(context_.client, attachments_, "", attachment.name());
   if (!existing.ok()) return AfterApi(existing.status());
-  attachments_.Observe(existing->json());
   if (existing->pv_name() == volume.name()) return Outcome::Done();
   Report(
       users, EventType::kWarning, "FailedAttachVolume",

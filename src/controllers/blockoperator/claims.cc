@@ -6,6 +6,7 @@
 #include "controllers/data_source.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::blockoperator {
 
@@ -154,14 +155,11 @@ Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& 
 
 Provisioner::Outcome Provisioner::DeleteBegunImage(const Claim& claim) {
   const std::string name = VolumeName(claim);
-  const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", name);
-  if (live.ok()) {
-    // A PersistentVolume that the informer had not seen names the image, so the image now belongs
-    // to that object.
-    volumes_.Observe(live->json());
-    return Release(claim);
-  }
-  if (live.status().code() != StatusCode::kNotFound) return AfterApi(live.status());
+  const Status read = kube::ReadLiveObject(context_.client, volumes_, "", name).status();
+  // A PersistentVolume that the informer had not seen names the image, so the image now belongs to
+  // that object.
+  if (read.ok()) return Release(claim);
+  if (read.code() != StatusCode::kNotFound) return AfterApi(read);
   const BlockVolume block{.cluster = claim.annotation(kBegunIn), .image = name};
   const auto failed = [&](const Status& why) {
     context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningCleanupFailed",

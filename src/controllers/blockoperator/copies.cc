@@ -5,6 +5,7 @@
 #include "controllers/data_source.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::blockoperator {
 
@@ -120,12 +121,12 @@ StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
   }
   // A copy that an earlier run made is deleted and made again, because the source may have been
   // written during that run. It is kept if a PersistentVolume names it already.
-  const StatusOr<Volume> made = kube::Get<Volume>(context_.client, "", wanted.name);
-  if (made.ok()) {
-    volumes_.Observe(made->json());
+  const base::Status read =
+      kube::ReadLiveObject(context_.client, volumes_, "", wanted.name).status();
+  if (read.ok()) {
     return Error(StatusCode::kAborted, "PersistentVolume '{}' is there already", wanted.name);
   }
-  if (made.status().code() != StatusCode::kNotFound) return made.status();
+  if (read.code() != StatusCode::kNotFound) return read;
   const auto copied = quiet_copies_.Copy(*volume, backend, wanted.name, [&] {
     return Passing<"blockoperator.copy">([&] { return backend.Create(wanted); });
   });

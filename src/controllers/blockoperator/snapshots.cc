@@ -9,6 +9,7 @@
 #include "controllers/data_source.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::blockoperator {
 
@@ -80,9 +81,9 @@ Snapshots::Outcome Snapshots::Sync(const std::string& key) {
   if (known == nullptr || (known->ready() && !known->deleting())) return Outcome::Done();
   // The object is read from the API, because the informer's copy may be of before its deletion, and
   // nobody would ever delete a snapshot that is made after that.
-  const StatusOr<Snapshot> live = kube::Get<Snapshot>(context_.client, known->ns(), known->name());
+  const StatusOr<Snapshot> live =
+      kube::ReadLiveObject(context_.client, snapshots_, known->ns(), known->name());
   if (!live.ok()) return AfterApi(live.status());
-  snapshots_.Observe(live->json());
   if (live->deleting()) {
     return live->has_finalizer(api::kSnapshotFinalizer) ? Destroy(*live) : Outcome::Done();
   }

@@ -7,6 +7,7 @@
 #include "controllers/daemonset/claiming.h"
 #include "controllers/daemonset/daemon_sets.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::daemonset {
 
@@ -90,8 +91,7 @@ StatusOr<DaemonSets::RevisionPtr> DaemonSets::CreateRevision(const Set& set, con
   }
   if (created.status().code() != StatusCode::kAlreadyExists) return created.status();
   ASSIGN_OR_RETURN(const Revision present,
-                   kube::Get<Revision>(context_.client, set.ns(), wanted.name()));
-  revisions_.Observe(present.json());
+                   kube::ReadLiveObject(context_.client, revisions_, set.ns(), wanted.name()));
   const auto owner = present.controller();
   if (owner && owner->uid == set.uid() && present.data() == data) {
     return std::make_shared<const Revision>(present);

@@ -8,6 +8,7 @@
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/pod_deletion.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::nodelifecycle {
 
@@ -16,7 +17,6 @@ using base::EventType;
 using base::Json;
 using base::MutexLock;
 using base::Status;
-using base::StatusCode;
 using base::StatusOr;
 using base::json::String;
 using std::chrono::milliseconds;
@@ -73,10 +73,9 @@ NodeLifecycle::Outcome NodeLifecycle::SyncPod(const std::string& key) {
 NodeLifecycle::Outcome NodeLifecycle::Evict(const api::Pod& pod) {
   // The node is read from the API, because the informer may be behind, or this process may have
   // been stopped while the node came back.
-  const StatusOr<api::Node> node = kube::Get<api::Node>(context_.client, "", pod.node_name());
-  if (node.status().code() == StatusCode::kNotFound) return Outcome::Done();
+  const StatusOr<api::Node> node =
+      kube::ReadLiveObject(context_.client, nodes_, "", pod.node_name());
   if (!node.ok()) return AfterApi(node.status());
-  nodes_.Observe(node->json());
   if (StayOn(*node, pod) == kForEver) {
     Cancel(pod);
     return Outcome::Done();

@@ -5,6 +5,7 @@
 #include "controllers/indexes.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::nodelifecycle {
 
@@ -95,14 +96,10 @@ bool NodeLifecycle::IsSilent(const std::string& node) const {
 Status NodeLifecycle::MarkUnknown(const std::string& name) {
   // The API itself is asked, because the informers may be behind or have lost their connection.
   const StatusOr<api::Lease> lease =
-      kube::Get<api::Lease>(context_.client, api::kNodeLeaseNamespace, name);
+      kube::ReadLiveObject(context_.client, leases_, api::kNodeLeaseNamespace, name);
   if (!lease.ok() && lease.status().code() != StatusCode::kNotFound) return lease.status();
-  ASSIGN_OR_RETURN(const api::Node node, kube::Get<api::Node>(context_.client, "", name));
-  if (lease.ok()) {
-    leases_.Observe(lease->json());
-    NoteLease(name, lease->renew_time());
-  }
-  nodes_.Observe(node.json());
+  ASSIGN_OR_RETURN(const api::Node node, kube::ReadLiveObject(context_.client, nodes_, "", name));
+  if (lease.ok()) NoteLease(name, lease->renew_time());
   NoteStatus(node);
   if (TimeLeft(node).count() > 0) return OkStatus();
 

@@ -8,6 +8,7 @@
 #include "controllers/indexes.h"
 #include "controllers/names.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::podgc {
 
@@ -115,12 +116,8 @@ PodGc::Outcome PodGc::SyncNode(const std::string& name) {
     if (left.count() > 0) return Outcome::After(std::chrono::ceil<milliseconds>(left));
   }
   // The informer may be behind: only the API knows that a node is gone.
-  const auto live = kube::Get<api::Node>(context_.client, "", name);
-  if (live.ok()) {
-    nodes_.Observe(live->json());
-    return Outcome::Done();
-  }
-  if (live.status().code() != StatusCode::kNotFound) return AfterApi(live.status());
+  const Status read = kube::ReadLiveObject(context_.client, nodes_, "", name).status();
+  if (read.code() != StatusCode::kNotFound) return AfterApi(read);
   Status result = base::OkStatus();
   for (const auto& pod : pods) {
     if (HasOnlyFinalizersLeft(*pod)) continue;

@@ -8,6 +8,7 @@
 #include "controllers/snapshotcontroller/group_members.h"
 #include "controllers/snapshotcontroller/snapshot_controller.h"
 #include "controllers/writes.h"
+#include "kube/informers/live_object.h"
 
 namespace berth::controllers::snapshotcontroller {
 
@@ -29,16 +30,14 @@ bool NamesSnapshot(const api::VolumeSnapshotContent& content, const api::VolumeS
          (content.snapshot_uid().empty() || content.snapshot_uid() == snapshot.uid());
 }
 
-// The object as the API has it now, for a caller to whom the informer's copy shows a failure,
-// because the copy may be old. The copy becomes new, too, so that the next steps see the same
-// object. nullptr: there is none. Errors come from the API.
+// As kube::ReadLiveObject, for a caller to whom the informer's copy shows a failure, because the
+// copy may be old. nullptr: there is no such object.
 template <typename T>
-StatusOr<std::shared_ptr<const T>> ReadAnew(kube::Client& client, kube::Informer<T>& informer,
-                                            const std::string& ns, const std::string& name) {
-  StatusOr<T> live = kube::Get<T>(client, ns, name);
+StatusOr<std::shared_ptr<const T>> FindLiveObject(kube::Client& client, kube::Informer<T>& informer,
+                                                  const std::string& ns, const std::string& name) {
+  StatusOr<T> live = kube::ReadLiveObject(client, informer, ns, name);
   if (live.status().code() == StatusCode::kNotFound) return std::shared_ptr<const T>();
-  if (!live.ok()) return live.status();
-  informer.Observe(live->json());
+  RETURN_IF_ERROR(live);
   return std::make_shared<const T>(*std::move(live));
 }
 
@@ -144,8 +143,8 @@ StatusOr<std::shared_ptr<const api::PersistentVolume>> SnapshotController::Volum
     const Snapshot& snapshot) const {
   auto claim = claims_.Get(snapshot.ns(), snapshot.source_claim());
   if (claim == nullptr || claim->phase() != "Bound") {
-    ASSIGN_OR_RETURN(claim,
-                     ReadAnew(context_.client, claims_, snapshot.ns(), snapshot.source_claim()));
+    ASSIGN_OR_RETURN(
+        claim, FindLiveObject(context_.client, claims_, snapshot.ns(), snapshot.source_claim()));
   }
   if (claim == nullptr) {
     return Error(StatusCode::kNotFound, "the PVC {} does not exist", snapshot.source_claim());
@@ -157,7 +156,7 @@ StatusOr<std::shared_ptr<const api::PersistentVolume>> SnapshotController::Volum
   }
   auto volume = volumes_.Get(claim->volume_name());
   if (!IsBoundTo(volume.get(), *claim) && !claim->volume_name().empty()) {
-    ASSIGN_OR_RETURN(volume, ReadAnew(context_.client, volumes_, "", claim->volume_name()));
+    ASSIGN_OR_RETURN(volume, FindLiveObject(context_.client, volumes_, "", claim->volume_name()));
   }
   if (!IsBoundTo(volume.get(), *claim)) {
     return Error(StatusCode::kFailedPrecondition,
