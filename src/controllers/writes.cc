@@ -31,4 +31,10 @@ Json FinalizersPatch(const api::Object& object, std::string_view add, std::strin
 
 bool IsGone(const api::Object& object) { return object.deleting() && object.finalizers().empty(); }
 
+bool WouldChange(const api::Object& object, const Json& patch) {
+  Json changed = object.json();
+  changed.merge_patch(patch);
+  return changed != object.json();
+}
+
 }  // namespace berth::controllers

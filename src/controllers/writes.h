@@ -34,6 +34,10 @@ Json FinalizersPatch(const api::Object& object, std::string_view add, std::strin
 // no finalizer.
 bool IsGone(const api::Object& object);
 
+// Whether the merge patch would change `object`, which is as the caller's informer has it. The
+// controllers ask this before a write, so that an object that is as it should be costs no request.
+bool WouldChange(const api::Object& object, const Json& patch);
+
 // A merge patch of the object with this uid, whatever its version is, for fields that only the
 // caller's controller writes. If another object has the name now, the answer is ABORTED, or
 // INVALID_ARGUMENT from kube-apiserver.

@@ -66,5 +66,14 @@ TEST_F(UpdateAtTest, AnObjectThatChangedMeanwhileIsLeftAsItIs) {
   EXPECT_FALSE(stored.has_annotation(kSelectedNode));
 }
 
+TEST(WouldChangeTest, OnlyAPatchThatSaysSomethingElseChangesTheObject) {
+  const Claim claim(MakeClaim("data", BoundClaim("pv-1")));
+  EXPECT_FALSE(WouldChange(claim, Json::object()));
+  EXPECT_FALSE(WouldChange(claim, {{"status", {{"phase", "Bound"}, {"error", nullptr}}}}));
+  EXPECT_TRUE(WouldChange(claim, {{"status", {{"phase", "Lost"}}}}));
+  EXPECT_TRUE(WouldChange(claim, {{"status", {{"reason", "new"}}}}));
+  EXPECT_TRUE(WouldChange(claim, {{"status", {{"capacity", nullptr}}}}));
+}
+
 }  // namespace
 }  // namespace berth::controllers

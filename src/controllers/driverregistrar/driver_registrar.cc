@@ -124,9 +124,7 @@ DriverRegistrar::Outcome DriverRegistrar::Sync(const std::string& name) {
   const Json patch = {
       {"metadata", {{"annotations", {{std::string(kMadeFrom), driver->vendor_version}}}}},
       {"spec", wanted->json()["spec"]}};
-  Json merged = present->json();
-  merged.merge_patch(patch);
-  if (merged == present->json()) return Outcome::Done();
+  if (!WouldChange(*present, patch)) return Outcome::Done();
   const Status written = PatchAt(context_.client, objects_, *present, patch).status();
   if (written.code() == StatusCode::kInvalidArgument) {
     // Some fields of a CSIDriver are immutable.

@@ -420,9 +420,7 @@ SnapshotController::Outcome SnapshotController::CopyStatus(const Snapshot& snaps
     }
   }
   const Json patch = {{"status", std::move(status)}};
-  Json merged = snapshot.json();
-  merged.merge_patch(patch);
-  if (merged == snapshot.json()) return AfterApi(AdoptByGroup(snapshot));
+  if (!WouldChange(snapshot, patch)) return AfterApi(AdoptByGroup(snapshot));
   const Status written = PatchAt(context_.client, snapshots_, snapshot, patch, "status").status();
   if (!written.ok()) {
     if (!OfApi(written) && written.code() != StatusCode::kNotFound) {

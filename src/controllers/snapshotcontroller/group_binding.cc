@@ -348,9 +348,7 @@ GroupController::Outcome GroupController::CopyStatus(const Group& group, const C
     status["error"] = base::json::Map(content.json(), {"status", "error"});
   }
   const Json patch = {{"status", std::move(status)}};
-  Json merged = group.json();
-  merged.merge_patch(patch);
-  if (merged == group.json()) return Outcome::Done();
+  if (!WouldChange(group, patch)) return Outcome::Done();
   const Status written = PatchAt(context_.client, groups_, group, patch, "status").status();
   if (!written.ok()) {
     if (!OfApi(written) && written.code() != StatusCode::kNotFound) {

@@ -205,10 +205,8 @@ StatusOr<api::VolumeSnapshotContent> Snapshotter::WriteStatus(const Content& con
                                                               const std::string& handle,
                                                               Json status) {
   const Json patch = {{"status", std::move(status)}};
-  Json merged = content.json();
-  merged.merge_patch(patch);
   StatusOr<Content> written = content;
-  if (merged != content.json()) {
+  if (WouldChange(content, patch)) {
     written = Patch(context_.client, contents_, content, patch, "status");
   }
   // From here on the informer shows to which content the snapshot belongs, or the content is gone.

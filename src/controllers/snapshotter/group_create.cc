@@ -209,10 +209,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
     status["volumeSnapshotInfoList"] = DescribeSnapshots(group);
   }
   const Json patch = {{"status", std::move(status)}};
-  Json merged = content.json();
-  merged.merge_patch(patch);
   StatusOr<Content> written = content;
-  if (merged != content.json()) {
+  if (WouldChange(content, patch)) {
     written = Patch(context_.client, contents_, content, patch, "status");
     if (!written.ok()) return AfterApi(written.status());
   }
