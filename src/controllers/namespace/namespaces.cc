@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::string_view kDefaultAccount = "default";
 constexpr std::string_view kRootCa = "kube-root-ca.crt";
-// The ConfigMaps that are there must be known before new ones are made.
-constexpr std::chrono::milliseconds kAwaitList{100};
 
 }  // namespace
 
@@ -80,7 +78,8 @@ Namespaces::Outcome Namespaces::Sync(const std::string& name) {
   if (ns->deleting()) return Terminate(*ns);
   const Status account = EnsureServiceAccount(name);
   if (!account.ok() || root_cas_ == nullptr) return AfterApi(account);
-  if (!root_cas_->synced()) return Outcome::After(kAwaitList);
+  // The ConfigMaps that are there must be known before new ones are made.
+  if (!root_cas_->synced()) return Outcome::After(kube::kSyncCheckInterval);
   return AfterApi(EnsureRootCa(name));
 }
 

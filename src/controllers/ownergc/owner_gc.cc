@@ -19,7 +19,6 @@ namespace {
 
 // The key that stands for the discovery of kinds. It is no uid, because no uid is empty.
 constexpr const char* kDiscovery = "";
-constexpr milliseconds kUnsyncedPause{100};
 
 }  // namespace
 
@@ -97,7 +96,7 @@ void OwnerGc::OnListed(const KindPtr& kind, uint64_t list) {
 
 OwnerGc::Outcome OwnerGc::Sync(const std::string& key) {
   if (key == kDiscovery) return Discover();
-  if (!Synced()) return Outcome::After(kUnsyncedPause);
+  if (!Synced()) return Outcome::After(kube::kSyncCheckInterval);
   GraphNode node;
   {
     MutexLock lock(mutex_);

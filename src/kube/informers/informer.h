@@ -33,6 +33,10 @@
 
 namespace berth::kube {
 
+// A worker that has to know which objects exist, and finds that the informer has not synced, looks
+// again after this time.
+inline constexpr std::chrono::milliseconds kSyncCheckInterval{100};
+
 // The part that does not depend on the type of the object.
 class InformerBase {
  public:
@@ -89,9 +93,10 @@ class InformerBase {
   // See Informer::AddIndex. Empty if there is no such index.
   std::vector<ObjectPtr> FindByIndex(const std::string& index, const std::string& value) const;
 
-  // Puts an object that this process just wrote into the copy, if it is newer than the copy's
-  // object (by resourceVersion). So the next read sees it, although the watch has not brought it
-  // yet. Handlers are called, on this thread or on the thread that delivers changes at that moment.
+  // Puts an object that this process just wrote or read into the copy, if it is newer than the
+  // copy's object (by resourceVersion). So the next look sees it, although the watch has not
+  // brought it yet. Handlers are called, on this thread or on the thread that delivers changes at
+  // that moment.
   void Observe(Json object);
 
   const api::KindInfo& kind() const { return kind_; }

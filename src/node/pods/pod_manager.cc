@@ -16,7 +16,6 @@ using Outcome = base::KeyedWorkers::Outcome;
 
 // The work queue's key for the search for orphans. No pod has it, because no uid is empty.
 constexpr char kOrphans[] = "";
-constexpr milliseconds kSyncCheck{100};
 constexpr milliseconds kFailedStopRetry{2000};
 // A namespace alone gets half of them.
 constexpr int kMaxTasks = 256;
@@ -219,7 +218,7 @@ bool PodManager::HasOwnSandbox(const std::string& uid) const {
 
 Outcome PodManager::FindOrphans() {
   // Until the informer has its first list, the agent does not know which pods the API has.
-  if (!pods_.synced()) return Outcome::After(kSyncCheck);
+  if (!pods_.synced()) return Outcome::After(kube::kSyncCheckInterval);
   std::set<std::string> orphans;
   for (const std::string& uid : runtime_.Pods()) {
     if (HasOwnSandbox(uid)) orphans.insert(uid);

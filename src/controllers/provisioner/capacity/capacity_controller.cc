@@ -22,8 +22,6 @@ namespace {
 
 // Many volumes may come and go at a time, so the driver is asked once for the changes of a second.
 constexpr std::chrono::seconds kAfterVolume{1};
-// The existing objects must be known before new ones are created.
-constexpr std::chrono::milliseconds kAwaitList{100};
 
 // Whether a node's change leaves the topology segments as they are.
 bool SameLabels(const api::Node* before, const api::Node* after) {
@@ -94,7 +92,8 @@ void CapacityController::Stop() {
 CapacityController::Outcome CapacityController::SyncClass(const std::string& name) {
   const auto driver = driver_.info();
   if (driver == nullptr || !driver->Has(DriverInfo::Rpc::GET_CAPACITY)) return Outcome::Done();
-  if (!objects_.synced()) return Outcome::After(kAwaitList);
+  // The existing objects must be known before new ones are created.
+  if (!objects_.synced()) return Outcome::After(kube::kSyncCheckInterval);
   const auto storage_class = classes_.Get(name);
   if (storage_class == nullptr || !WantsCapacity(*storage_class, *driver, options_)) {
     const Status removed = Remove(ObjectsOf(name, driver->name));
