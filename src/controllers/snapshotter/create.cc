@@ -12,7 +12,6 @@ namespace berth::controllers::snapshotter {
 using base::Error;
 using base::EventType;
 using base::Json;
-using base::MutexLock;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
@@ -235,7 +234,7 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
     written = Patch(context_.client, contents_, *written, RemoveRecordPatch<Content>());
     if (!written.ok()) return AfterApi(written.status());
   }
-  if (!snapshot.ready_to_use()) return Poll(*written);
+  if (!snapshot.ready_to_use()) return queue_.AskLater(*written);
   const std::string volume = content.source_volume_handle();
   LOG_INFO("snapshot {}{} is ready as VolumeSnapshotContent {}",
            base::Quote(snapshot.snapshot_id()),
@@ -260,12 +259,6 @@ int64_t Snapshotter::CreationTime(const Content& content, const csi::v1::Snapsho
                       ? fmt::format("{} s and {} ns is no time", time.seconds(), time.nanos())
                       : "creation_time is required"));
   return Nanoseconds(context_.clock.Now());
-}
-
-Snapshotter::Outcome Snapshotter::Poll(const Content& content) {
-  MutexLock lock(mutex_);
-  return Outcome::After(
-      PollDelay(polls_[content.uid()]++, options_.retry_start, options_.retry_max));
 }
 
 }  // namespace berth::controllers::snapshotter

@@ -14,7 +14,6 @@ namespace berth::controllers::snapshotter {
 
 using base::Error;
 using base::Json;
-using base::MutexLock;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
@@ -218,11 +217,7 @@ GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
     written = Patch(context_.client, contents_, *written, RemoveRecordPatch<Content>());
     if (!written.ok()) return AfterApi(written.status());
   }
-  if (!group.ready_to_use()) {
-    MutexLock lock(mutex_);
-    return Outcome::After(
-        PollDelay(polls_[content.uid()]++, options_.retry_start, options_.retry_max));
-  }
+  if (!group.ready_to_use()) return queue_.AskLater(content);
   LOG_INFO("group snapshot {} is ready as VolumeGroupSnapshotContent {}",
            base::Quote(group.group_snapshot_id()), base::Quote(content.name()));
   return Outcome::Done();

@@ -12,19 +12,11 @@ namespace berth::controllers::snapshotter {
 
 using base::Error;
 using base::Json;
-using base::MutexLock;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
 namespace {
-
-bool Changed(const api::VolumeGroupSnapshotContent* before,
-             const api::VolumeGroupSnapshotContent& after) {
-  return before == nullptr || before->deleting() != after.deleting() ||
-         before->has_annotation(kGroupBeingDeleted) != after.has_annotation(kGroupBeingDeleted) ||
-         before->json().value("spec", Json()) != after.json().value("spec", Json());
-}
 
 // The handles of the snapshots of the group, which the driver needs to delete it.
 std::vector<std::string> SnapshotHandles(const api::VolumeGroupSnapshotContent& content) {
@@ -53,28 +45,9 @@ GroupSnapshotter::GroupSnapshotter(const Context& context, DriverConnection& dri
       options_(options),
       contents_(context.informers.OfOptional<Content>()),
       classes_(context.informers.OfOptional<Class>()),
-      workers_(MakeQueueOptions("groupsnapshot", options_.workers, options_, context),
-               [this](const std::string& key) { return SyncContent(key); }) {
-  contents_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) {
-      MutexLock lock(mutex_);
-      polls_.erase(change.before->uid());
-    } else if (Changed(change.before.get(), *change.after)) {
-      workers_.AddNow(change.key);
-    } else {
-      workers_.Add(change.key);
-    }
-  });
-  classes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) return;
-    contents_.ForEach([&](const Content& content) {
-      if (content.class_name() == change.key && !content.ready()) workers_.AddNow(content.name());
-    });
-  });
-  driver_.OnReady([this] {
-    contents_.ForEach([this](const Content& content) { workers_.AddNow(content.name()); });
-  });
-}
+      queue_(MakeQueueOptions("groupsnapshot", options_.workers, options_, context), contents_,
+             classes_, driver, kGroupBeingDeleted,
+             [this](const std::string& key) { return SyncContent(key); }) {}
 
 GroupSnapshotter::~GroupSnapshotter() { Stop(); }
 

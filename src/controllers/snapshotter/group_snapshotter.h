@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "api/kinds/group_snapshots.h"
+#include "controllers/snapshotter/content_queue.h"
 #include "controllers/snapshotter/snapshotter.h"
 
 namespace berth::controllers::snapshotter {
@@ -40,8 +41,8 @@ class GroupSnapshotter {
   GroupSnapshotter(const Context& context, DriverConnection& driver, const Options& options);
   ~GroupSnapshotter();
 
-  void Start() { workers_.Start(); }
-  void Stop() { workers_.Stop(); }
+  void Start() { queue_.Start(); }
+  void Stop() { queue_.Stop(); }
 
  private:
   using Outcome = base::KeyedWorkers::Outcome;
@@ -77,9 +78,7 @@ class GroupSnapshotter {
   const Options options_;
   kube::Informer<Content>& contents_;
   kube::Informer<Class>& classes_;
-  base::Mutex mutex_;
-  std::map<std::string, int> polls_ ABSL_GUARDED_BY(mutex_);  // by the content's uid
-  base::KeyedWorkers workers_;
+  ContentQueue<Content, Class> queue_;
 };
 
 }  // namespace berth::controllers::snapshotter

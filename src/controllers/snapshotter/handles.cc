@@ -37,7 +37,6 @@ void Snapshotter::GiveBack(const Content& content, const std::string& handle) {
 
 void Snapshotter::Forget(const Content& gone) {
   MutexLock lock(mutex_);
-  polls_.erase(gone.uid());
   std::erase_if(given_, [&](const auto& given) { return given.second == gone.name(); });
 }
 
@@ -45,7 +44,7 @@ void Snapshotter::WakeOthers(const Content& content) {
   for (const std::string& handle : {content.snapshot_handle(), content.source_snapshot_handle()}) {
     if (handle.empty()) continue;
     for (const auto& other : Others(content, handle)) {
-      if (other->deleting()) workers_.AddNow(other->name());
+      if (other->deleting()) queue_.AddNow(other->name());
     }
   }
 }

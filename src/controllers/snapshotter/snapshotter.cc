@@ -10,20 +10,11 @@
 namespace berth::controllers::snapshotter {
 
 using base::Error;
-using base::Json;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
 namespace {
-
-// Whether another program changed a field that matters here. This controller writes only status and
-// annotations.
-bool Changed(const api::VolumeSnapshotContent* before, const api::VolumeSnapshotContent& after) {
-  return before == nullptr || before->deleting() != after.deleting() ||
-         before->has_annotation(kBeingDeleted) != after.has_annotation(kBeingDeleted) ||
-         before->json().value("spec", Json()) != after.json().value("spec", Json());
-}
 
 // The handle that a person wrote, and the handle that the driver gave.
 std::vector<std::string> Handles(const api::VolumeSnapshotContent& content) {
@@ -50,50 +41,31 @@ Snapshotter::Snapshotter(Context context, DriverConnection& driver, Options opti
       options_(std::move(options)),
       contents_(context.informers.Of<Content>()),
       classes_(context.informers.Of<api::VolumeSnapshotClass>()),
-      workers_(MakeQueueOptions("snapshot", options_.workers, options_, context),
-               [this](const std::string& key) { return SyncContent(key); }) {
+      queue_(MakeQueueOptions("snapshot", options_.workers, options_, context), contents_, classes_,
+             driver, kBeingDeleted, [this](const std::string& key) { return SyncContent(key); }) {
   if (options_.group_snapshots) {
     groups_ = std::make_unique<GroupSnapshotter>(context_, driver_, options_);
   }
   contents_.AddIndex(kContentsByHandle, Handles);
-  AddHandlers();
-}
-
-Snapshotter::~Snapshotter() { Stop(); }
-
-void Snapshotter::AddHandlers() {
   contents_.AddHandler([this](const auto& change) {
     const bool went = change.before != nullptr && ShouldDelete(*change.before);
     if (change.after == nullptr) Forget(*change.before);
     if (change.after == nullptr || (!went && ShouldDelete(*change.after))) {
       WakeOthers(change.latest());
     }
-    if (change.after == nullptr) return;
-    if (Changed(change.before.get(), *change.after)) {
-      workers_.AddNow(change.key);
-    } else {
-      workers_.Add(change.key);
-    }
-  });
-  classes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) return;
-    contents_.ForEach([&](const Content& content) {
-      if (content.class_name() == change.key && !content.ready()) workers_.AddNow(content.name());
-    });
-  });
-  driver_.OnReady([this] {
-    contents_.ForEach([this](const Content& content) { workers_.AddNow(content.name()); });
   });
 }
 
+Snapshotter::~Snapshotter() { Stop(); }
+
 void Snapshotter::Start() {
-  workers_.Start();
+  queue_.Start();
   if (groups_ != nullptr) groups_->Start();
 }
 
 void Snapshotter::Stop() {
   stopping_.request_stop();
-  workers_.Stop();
+  queue_.Stop();
   if (groups_ != nullptr) groups_->Stop();
 }
 

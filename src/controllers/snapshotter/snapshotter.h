@@ -48,6 +48,7 @@
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
 #include "controllers/pages.h"
+#include "controllers/snapshotter/content_queue.h"
 
 namespace berth::controllers::snapshotter {
 
@@ -102,7 +103,6 @@ class Snapshotter : public Controller {
   using Outcome = base::KeyedWorkers::Outcome;
   using Content = api::VolumeSnapshotContent;
 
-  void AddHandlers();
   bool IsOurs(const Content& content, const DriverInfo& driver) const;
   Outcome SyncContent(const std::string& key);
   // For a snapshot that was taken with a group: the driver is asked until it is ready.
@@ -127,8 +127,6 @@ class Snapshotter : public Controller {
   // The time when the snapshot was taken, in nanoseconds since 1970. If the driver does not say it,
   // records an event and returns the present time.
   int64_t CreationTime(const Content& content, const csi::v1::Snapshot& snapshot);
-  // Asks again later, at growing intervals, because the snapshot is being uploaded.
-  Outcome Poll(const Content& content);
 
   // delete.cc
   Outcome Delete(const Content& content);
@@ -160,11 +158,10 @@ class Snapshotter : public Controller {
   kube::Informer<Content>& contents_;
   kube::Informer<api::VolumeSnapshotClass>& classes_;
   base::Mutex mutex_;
-  std::map<std::string, int> polls_ ABSL_GUARDED_BY(mutex_);  // by the content's uid
   // Snapshots that a driver just gave, by handle, until the informer shows their content.
   std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
   std::stop_source stopping_;
-  base::KeyedWorkers workers_;
+  ContentQueue<Content, api::VolumeSnapshotClass> queue_;
   std::unique_ptr<GroupSnapshotter> groups_;  // null: no group snapshots are taken
 };
 
