@@ -232,18 +232,8 @@ Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
                                .status();
     if (!written.ok()) return AfterApi(written);
   }
-  const Status written = PatchAt(context_.client, claims_, claim,
-                                 {{"status",
-                                   {{"currentVolumeAttributesClassName", target},
-                                    {"modifyVolumeStatus", nullptr},
-                                    {"conditions", ReplaceConditions(claim, kOurs, nullptr)}}}},
-                                 "status")
-                             .status();
-  if (!written.ok()) return AfterApi(written);
-  {
-    MutexLock lock(mutex_);
-    memories_.erase(claim.key());
-  }
+  const Status ended = EndModification(claim, {{"currentVolumeAttributesClassName", target}});
+  if (!ended.ok()) return AfterApi(ended);
   LOG_INFO("volume {} of claim {} is modified to class {}", base::Quote(volume.name()),
            base::Quote(claim.key()), base::Quote(target));
   context_.events.Record(claim.reference(), EventType::kNormal, "VolumeModifySuccessful",
@@ -254,23 +244,24 @@ Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
 
 Modifier::Outcome Modifier::Cancel(const Claim& claim) {
   const std::string target = TargetClass(claim);
-  const Status written = PatchAt(context_.client, claims_, claim,
-                                 {{"status",
-                                   {{"modifyVolumeStatus", nullptr},
-                                    {"conditions", ReplaceConditions(claim, kOurs, nullptr)}}}},
-                                 "status")
-                             .status();
-  if (!written.ok()) return AfterApi(written);
-  {
-    MutexLock lock(mutex_);
-    memories_.erase(claim.key());
-  }
+  const Status ended = EndModification(claim, Json::object());
+  if (!ended.ok()) return AfterApi(ended);
   LOG_INFO("volume {} of claim {} is not modified to class {}, which is not asked for any more",
            base::Quote(claim.volume_name()), base::Quote(claim.key()), base::Quote(target));
   context_.events.Record(claim.reference(), EventType::kNormal, "VolumeModifyCanceled",
                          fmt::format("external resizer gave up modifying volume {} with vac {}",
                                      claim.name(), target));
   return Outcome::Done();
+}
+
+Status Modifier::EndModification(const Claim& claim, Json status) {
+  status["modifyVolumeStatus"] = nullptr;
+  status["conditions"] = ReplaceConditions(claim, kOurs, nullptr);
+  RETURN_IF_ERROR(
+      PatchAt(context_.client, claims_, claim, {{"status", std::move(status)}}, "status"));
+  MutexLock lock(mutex_);
+  memories_.erase(claim.key());
+  return base::OkStatus();
 }
 
 Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& name) {

@@ -61,6 +61,9 @@ class Modifier {
   base::StatusOr<Claim> WriteTarget(const Claim& claim, const std::string& target);
   Outcome Finish(const Claim& claim, const Volume& volume, const std::string& target);
   Outcome Cancel(const Claim& claim);
+  // Writes `status` and that no modification of the claim is under way any more, and forgets what
+  // is remembered of it. Errors come from the API.
+  base::Status EndModification(const Claim& claim, base::Json status);
   Outcome WaitForClass(const Claim& claim, const std::string& name);
   Outcome HandleFailure(const Claim& claim, const base::Status& status);
   void WatchClasses();
