@@ -34,6 +34,16 @@ Json FinalizersPatch(const api::Object& object, std::string_view add, std::strin
 // no finalizer.
 bool IsGone(const api::Object& object);
 
+// Creates the object. If the name is taken, reads the object that has it, because an earlier run
+// may have created it, and its answer was lost or the informer has not seen the object yet. The
+// caller checks whose object it is, and then shows it to the informer.
+template <typename T>
+StatusOr<T> CreateOrRead(kube::Client& client, const T& wanted) {
+  StatusOr<T> created = kube::Create(client, wanted);
+  if (created.status().code() != StatusCode::kAlreadyExists) return created;
+  return kube::Get<T>(client, wanted.ns(), wanted.name());
+}
+
 // Whether the merge patch would change `object`, which is as the caller's informer has it. The
 // controllers ask this before a write, so that an object that is as it should be costs no request.
 bool WouldChange(const api::Object& object, const Json& patch);

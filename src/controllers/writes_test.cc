@@ -66,6 +66,29 @@ TEST_F(UpdateAtTest, AnObjectThatChangedMeanwhileIsLeftAsItIs) {
   EXPECT_FALSE(stored.has_annotation(kSelectedNode));
 }
 
+TEST(CreateOrReadTest, AnObjectThatAnEarlierRunCreatedIsReadAndNotWritten) {
+  kube::FakeClient client;
+  const Claim wanted(MakeClaim("data"));
+  client.LoseNextAnswer("create", "persistentvolumeclaims",
+                        base::Error(StatusCode::kUnavailable, "lost"));
+  EXPECT_EQ(CreateOrRead(client, wanted).status().code(), StatusCode::kUnavailable);
+  const auto stored = client.Peek<Claim>("default", "data");
+  ASSERT_TRUE(stored.has_value());
+  const auto read = CreateOrRead(client, wanted);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->json(), stored->json());
+  EXPECT_EQ(client.Peek<Claim>("default", "data")->json(), stored->json());
+}
+
+TEST(CreateOrReadTest, WhatTheApiRefusesIsNotRead) {
+  kube::FakeClient client;
+  client.Add(MakeClaim("data"));
+  client.FailNext("create", "persistentvolumeclaims",
+                  base::Error(StatusCode::kPermissionDenied, "no create"));
+  EXPECT_EQ(CreateOrRead(client, Claim(MakeClaim("data"))).status().code(),
+            StatusCode::kPermissionDenied);
+}
+
 TEST(WouldChangeTest, OnlyAPatchThatSaysSomethingElseChangesTheObject) {
   const Claim claim(MakeClaim("data", BoundClaim("pv-1")));
   EXPECT_FALSE(WouldChange(claim, Json::object()));

@@ -130,17 +130,12 @@ StatusOr<Provisioner::Claim> Provisioner::BeginProvisioning(const Claim& claim, 
 }
 
 Provisioner::Outcome Provisioner::WriteVolume(const Claim& claim, const Volume& volume) {
-  StatusOr<Volume> created = kube::Create(context_.client, volume);
-  if (created.status().code() == StatusCode::kAlreadyExists) {
-    // An earlier run made it: that run's answer was lost, or the informer has not seen the object
-    // yet.
-    created = kube::Get<Volume>(context_.client, "", volume.name());
-    if (created.ok() && created->claim_uid() != claim.uid()) {
-      return Failed(
-          claim, volume.storage_class_name(),
-          base::Error(StatusCode::kAlreadyExists,
-                      "PersistentVolume '{}' exists and belongs to another claim", volume.name()));
-    }
+  const StatusOr<Volume> created = CreateOrRead(context_.client, volume);
+  if (created.ok() && created->claim_uid() != claim.uid()) {
+    return Failed(
+        claim, volume.storage_class_name(),
+        base::Error(StatusCode::kAlreadyExists,
+                    "PersistentVolume '{}' exists and belongs to another claim", volume.name()));
   }
   // The image stays, and the next run finds it.
   if (!created.ok()) return AfterApi(base::Annotate(created.status(), "create PersistentVolume"));

@@ -332,15 +332,8 @@ std::string ClaimProvisioning::MakeIdentity(const DriverInfo& driver) const {
 
 ClaimProvisioning::Outcome ClaimProvisioning::WriteVolume(const Claim& claim, const Volume& volume,
                                                           const std::string& handle) {
-  StatusOr<Volume> created = kube::Create(context_.client, volume);
-  if (created.status().code() == StatusCode::kAlreadyExists) {
-    // An earlier run created the object, and the answer was lost or the informer has not seen it
-    // yet.
-    created = kube::Get<Volume>(context_.client, "", volume.name());
-    if (created.ok() && created->claim_uid() != claim.uid()) {
-      return ReportTakenName(claim, *created);
-    }
-  }
+  const StatusOr<Volume> created = CreateOrRead(context_.client, volume);
+  if (created.ok() && created->claim_uid() != claim.uid()) return ReportTakenName(claim, *created);
   if (!created.ok()) {
     // The next run asks the driver for the same volume, and gets it again.
     if (!IsOfApi(created.status())) {

@@ -237,13 +237,9 @@ std::string SnapshotController::FindManagingNode(const Volume& volume) const {
 
 StatusOr<api::VolumeSnapshotContent> SnapshotController::CreateContent(const Snapshot& snapshot,
                                                                        const Content& wanted) {
-  StatusOr<Content> created = kube::Create(context_.client, wanted);
-  if (created.status().code() == StatusCode::kAlreadyExists) {
-    // An earlier run may have created it, and the answer was lost.
-    created = kube::Get<Content>(context_.client, "", wanted.name());
-    if (created.ok() && created->snapshot_uid() != snapshot.uid()) {
-      return Error(StatusCode::kFailedPrecondition, "{}", BoundElsewhere(*created));
-    }
+  StatusOr<Content> created = CreateOrRead(context_.client, wanted);
+  if (created.ok() && created->snapshot_uid() != snapshot.uid()) {
+    return Error(StatusCode::kFailedPrecondition, "{}", BoundElsewhere(*created));
   }
   if (!created.ok()) {
     if (!OfApi(created.status())) {

@@ -243,13 +243,9 @@ StatusOr<api::VolumeGroupSnapshotContent> GroupController::NewContent(const Grou
 
 StatusOr<api::VolumeGroupSnapshotContent> GroupController::CreateContent(const Group& group,
                                                                          const Content& wanted) {
-  StatusOr<Content> created = kube::Create(context_.client, wanted);
-  if (created.status().code() == StatusCode::kAlreadyExists) {
-    // An earlier run may have created it, and the answer was lost.
-    created = kube::Get<Content>(context_.client, "", wanted.name());
-    if (created.ok() && created->group_uid() != group.uid()) {
-      return Error(StatusCode::kFailedPrecondition, "{}", BoundToAnotherGroup(*created));
-    }
+  StatusOr<Content> created = CreateOrRead(context_.client, wanted);
+  if (created.ok() && created->group_uid() != group.uid()) {
+    return Error(StatusCode::kFailedPrecondition, "{}", BoundToAnotherGroup(*created));
   }
   if (!created.ok()) {
     if (!OfApi(created.status())) {

@@ -11,7 +11,6 @@ using api::VolumeGroupSnapshot;
 using api::VolumeGroupSnapshotContent;
 using base::Json;
 using base::Status;
-using base::StatusCode;
 using base::StatusOr;
 
 namespace {
@@ -67,15 +66,11 @@ api::VolumeSnapshotContent NewMemberContent(const VolumeGroupSnapshotContent& gr
   return content;
 }
 
-// The object as it is, or as it was created now. An earlier run may have created it, and the answer
-// was lost.
+// The object as it is, or as it was created now.
 template <typename T>
 StatusOr<T> FindOrCreate(kube::Client& client, kube::Informer<T>& informer, const T& wanted) {
   if (const auto known = informer.Get(wanted.key()); known != nullptr) return *known;
-  StatusOr<T> created = kube::Create(client, wanted);
-  if (created.status().code() == StatusCode::kAlreadyExists) {
-    created = kube::Get<T>(client, wanted.ns(), wanted.name());
-  }
+  StatusOr<T> created = CreateOrRead(client, wanted);
   if (created.ok()) informer.Observe(created->json());
   return created;
 }
