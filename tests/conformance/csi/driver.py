@@ -1,12 +1,7 @@
 """A client of any CSI driver by its socket. It checks the rules for all answers with every call: the answer comes,
 its code is one of gRPC's, an error has a message and no details, and strings, maps and numbers are within their
 bounds."""
-import importlib
-import pathlib
 import socket
-import subprocess
-import sys
-import tempfile
 import time
 
 import grpc
@@ -14,23 +9,9 @@ from google.protobuf import json_format, message
 from google.protobuf.descriptor import FieldDescriptor
 
 from case import Violation
+from lib.csi_messages import csi
 
-PROTO = pathlib.Path(__file__).resolve().parents[3] / "proto"
 PATHS = ("staging_target_path", "target_path", "volume_path")
-
-
-def generate():
-    """Generates the messages of proto/csi.proto each time, because generated code is not kept."""
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["protoc", f"--proto_path={PROTO}", f"--python_out={folder}", "csi.proto"], check=True)
-        sys.path.insert(0, folder)
-        try:
-            return importlib.import_module("csi_pb2")
-        finally:
-            sys.path.remove(folder)
-
-
-csi = sys.modules.get("csi_pb2") or generate()
 
 
 class Refused(Exception):

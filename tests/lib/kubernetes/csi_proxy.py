@@ -1,45 +1,68 @@
-"""A proxy before a CSI driver's socket that keeps the requests as the driver gets them, and can change the answers."""
+"""What serves CSI in a test and keeps the requests: a proxy before a driver's socket, which can change the answers, among them."""
 import collections
 from concurrent import futures
 
 import grpc
+from google.protobuf import json_format
 
 from lib import protobuf
 from lib.csi_double import CsiDouble
+from lib.csi_messages import csi
 
 SECONDS = 60  # for a call of the driver without a deadline
 
 
-class CsiProxy(grpc.GenericRpcHandler):
-    """Serves until closed. `alter` has functions by method, which change the fields of an answer. `codes` has codes of the driver's
-    failures, and those that take their place."""
+class CsiServer(grpc.GenericRpcHandler):
+    """Serves CSI at a socket until closed, and keeps the requests. A subclass says how a call is answered."""
 
-    def __init__(self, path, driver_socket):
+    def __init__(self, path):
         self.path = path
-        self.alter = {}
-        self.codes = {}
         self._requests = collections.defaultdict(list)
-        self._driver = grpc.insecure_channel(f"unix:{driver_socket}")
         self._server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[self])
         self._server.add_insecure_port(f"unix:{path}")
         self._server.start()
 
     def close(self):
         self._server.stop(None).wait(SECONDS)
-        self._driver.close()
 
     def requests(self, method):
         """Gives the fields of each request, {number: [values]}, in their order."""
         return [protobuf.decode(message) for message in list(self._requests[method])]
 
+    def messages(self, method):
+        """Gives each request with the names of its fields, as JSON has them."""
+        return [json_format.MessageToDict(getattr(csi, f"{method}Request").FromString(message), preserving_proto_field_name=True)
+                for message in list(self._requests[method])]
+
     def service(self, handler_call_details):
         path = handler_call_details.method
-        return grpc.unary_unary_rpc_method_handler(lambda request, context: self._pass_on(path, request, context))
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: self._serve(path, request, context))
 
-    def _pass_on(self, path, request, context):
-        """Gives the driver's answer to a call. Both are bytes."""
+    def _serve(self, path, request, context):
         method = path.rpartition("/")[2]
         self._requests[method].append(request)
+        return self.answer(path, method, request, context)
+
+    def answer(self, path, method, request, context):
+        """Gives the answer to a call, or aborts it. Request and answer are bytes."""
+        raise NotImplementedError
+
+
+class CsiProxy(CsiServer):
+    """`alter` has functions by method, which change the fields of an answer. `codes` has codes of the driver's failures, and those
+    that take their place."""
+
+    def __init__(self, path, driver_socket):
+        self.alter = {}
+        self.codes = {}
+        self._driver = grpc.insecure_channel(f"unix:{driver_socket}")
+        super().__init__(path)
+
+    def close(self):
+        super().close()
+        self._driver.close()
+
+    def answer(self, path, method, request, context):
         try:
             answer = self._driver.unary_unary(path)(request, timeout=min(context.time_remaining() or SECONDS, SECONDS))
         except grpc.RpcError as error:
