@@ -3,7 +3,7 @@ what it was asked for and its answer is missing. The other program goes on, and 
 nothing doubles, nothing has to be taken off by hand."""
 import pytest
 from lib import objects
-from lib.kubernetes import in_tree, programs
+from lib.kubernetes import in_tree, plugins, programs
 from lib.kubernetes.world import NODE, RIGHTS, World, rules_of
 from lib.standalone import wait_for
 
@@ -199,7 +199,7 @@ def test_while_a_volume_is_detached(switch, attachment):
 
 @pytest.fixture
 def plugin(real_cluster, short):
-    world = World(real_cluster, False, None, short, driver=in_tree.DRIVER)
+    world = World(real_cluster, False, None, short, driver=plugins.AWS_EBS.driver)
     try:
         made = in_tree.Plugin(world.begin())
         yield made

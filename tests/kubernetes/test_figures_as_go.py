@@ -4,7 +4,7 @@ import re
 
 import pytest
 from lib import objects
-from lib.kubernetes import in_tree
+from lib.kubernetes import in_tree, plugins
 from lib.kubernetes.observed import without_names
 from lib.kubernetes.programs import Sidecar
 from lib.kubernetes.world import NODE
@@ -79,7 +79,7 @@ def check_calls(plugin, sidecar):
 
 @pytest.fixture
 def plugin(new_world):
-    made = in_tree.Plugin(new_world(driver=in_tree.DRIVER))
+    made = in_tree.Plugin(new_world(driver=plugins.AWS_EBS.driver))
     yield made
     made.remove()
 

@@ -101,14 +101,15 @@ class Cluster:
             self.create(yaml.safe_load(file.read_text()))
         wait_for(f"the kinds of {group} to be served", lambda: all(self.api.get(self.path(kind)).code == 200 for kind in kinds))
 
-    def write_node(self, name, driver, topology):
-        """Registers a driver on a node, as a kubelet does. `topology`: the labels of the node that the driver names."""
+    def write_node(self, name, driver, topology, node_id=None):
+        """Registers a driver on a node, as a kubelet does. `topology`: the labels of the node that the driver names. `node_id`: the
+        driver's name of the node, if it has one of its own."""
         labels = {"kubernetes.io/hostname": name, **topology}
         self.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
         self.patch("Node", name, {"metadata": {"labels": labels}})
         self.create({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": []}})
         drivers = [entry for entry in self.get("CSINode", name)["spec"].get("drivers") or [] if entry["name"] != driver]
-        drivers.append({"name": driver, "nodeID": name, "topologyKeys": sorted(topology)})
+        drivers.append({"name": driver, "nodeID": node_id or name, "topologyKeys": sorted(topology)})
         self.patch("CSINode", name, {"spec": {"drivers": drivers}})
 
     # -- users

@@ -1,32 +1,56 @@
-"""Volumes of an in-tree plugin, which a CSI driver has replaced."""
+"""Classes and volumes of in-tree plugins, which CSI drivers have replaced."""
+import json
+
 from lib import objects
+from lib.kubernetes import plugins
 
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
-DRIVER = "ebs.csi.aws.com"
+# For a double whose topology is none of the plugin's zones, because a volume of another place cannot be one of the plugin.
+NO_TOPOLOGY = ("--feature-gates=Topology=false",)
+MIGRATED_TO, PROVISIONED_BY = "pv.kubernetes.io/migrated-to", "pv.kubernetes.io/provisioned-by"
+
+
+def fill(item, world):
+    """Gives an item of plugins.py for the namespace of a World."""
+    return json.loads(json.dumps(item).replace("@NAMESPACE@", world.namespace))
 
 
 class Plugin:
-    """The plugin that DRIVER replaces, with a class of the plugin in a World of that driver."""
+    """A plugin with a class in the World of its driver."""
 
-    def __init__(self, world):
+    def __init__(self, world, plugin=plugins.AWS_EBS, **fields):
         self.world = world
+        self.plugin = plugin
         self._volume = None
-        world.create(objects.storage_class(world.storage_class, binding="Immediate", provisioner="kubernetes.io/aws-ebs"))
+        fields = {"binding": "Immediate"} | fill(fields, world)
+        world.create(objects.storage_class(world.storage_class, provisioner=plugin.provisioner, **fields))
 
-    def bound(self, go=None):
-        """Makes a claim, and gives (its volume, which is one of the plugin; the provisioner). `go`: as for World.start."""
-        # The double's topology is none of the plugin's zones, and a volume without a zone cannot be one of the plugin.
-        provisioner = self.world.start("csi-provisioner", *FAST, "--feature-gates=Topology=false", of_go=go)
-        claim = objects.claim("data", "1Mi", self.world.storage_class)
+    def claim(self, annotations=None, **spec):
+        """Makes the claim."""
+        claim = objects.claim("data", "1Mi", self.world.storage_class, **spec)
+        claim["metadata"]["annotations"] = dict(annotations or {})
         if not self.world.cluster.real:
             # On a real cluster kube-controller-manager has the driver take the claim over. Here a person does.
-            claim["metadata"]["annotations"] = {"pv.kubernetes.io/migrated-to": self.world.driver,
-                                                "volume.kubernetes.io/storage-resizer": self.world.driver}
+            claim["metadata"]["annotations"] |= {MIGRATED_TO: self.world.driver,
+                                                 "volume.kubernetes.io/storage-resizer": self.world.driver}
         self.world.create(claim)
+
+    def bound(self, go=None, arguments=NO_TOPOLOGY):
+        """Makes a claim, and gives (its volume, which is one of the plugin; the provisioner). `go`: as for World.start."""
+        provisioner = self.world.start("csi-provisioner", *FAST, *arguments, of_go=go)
+        self.claim()
+        return self.wait_bound()["metadata"]["name"], provisioner
+
+    def wait_bound(self):
+        """Waits for the claim's volume, and gives it."""
         _, volume = self.world.bound("data")
-        assert "awsElasticBlockStore" in volume["spec"], "it is a volume of the plugin"
+        assert self.plugin.source_field in volume["spec"], "it is a volume of the plugin"
         self._volume = volume["metadata"]["name"]
-        return self._volume, provisioner
+        if not self.world.cluster.real:
+            # This, too, kube-controller-manager does.
+            self.world.cluster.patch("PersistentVolume", self._volume,
+                                     {"metadata": {"annotations": {MIGRATED_TO: self.world.driver}}})
+        return self.world.wait("PersistentVolume", self._volume, lambda item: MIGRATED_TO in item["metadata"]["annotations"])
 
     def remove(self):
         """Deletes the claim, because no other World of the driver may meet its volume."""
@@ -34,3 +58,17 @@ class Plugin:
             self.world.delete("PersistentVolumeClaim", "data")
             self.world.wait_gone("PersistentVolume", self._volume)
             self._volume = None
+
+
+def write_volume(world, plugin, source=None, metadata=None, migrated=True, **spec):
+    """Makes a volume of a plugin that is older than its driver, reserved for the claim "data", and gives its name. `source` and
+    `metadata` take the place of the plugin's. `migrated`: kube-controller-manager has the driver take it over."""
+    name = f"{world.namespace}-volume"
+    meta = {"annotations": {}} | fill(plugin.metadata if metadata is None else metadata, world) | {"name": name}
+    if migrated:
+        meta["annotations"] |= {PROVISIONED_BY: plugin.provisioner, MIGRATED_TO: plugin.driver}
+    world.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": {
+        "capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": world.storage_class, "claimRef": {"namespace": world.namespace, "name": "data"},
+        plugin.source_field: source or plugin.source, **plugin.spec, **spec}})
+    return name

@@ -63,9 +63,12 @@ class World:
                 entry["name"] == self.driver for entry in (cluster.get("CSINode", NODE) or {"spec": {}})["spec"].get("drivers") or []))
         return self
 
-    def end(self):
+    def stop_sidecars(self):
         for sidecar in self._sidecars:
             sidecar.stop()
+
+    def end(self):
+        self.stop_sidecars()
         self.double.stop()
 
     # -- the sidecar
