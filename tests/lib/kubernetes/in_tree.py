@@ -31,8 +31,9 @@ class Plugin:
         claim["metadata"]["annotations"] = dict(annotations or {})
         if not self.world.cluster.real:
             # On a real cluster kube-controller-manager has the driver take the claim over. Here a person does.
-            claim["metadata"]["annotations"] |= {MIGRATED_TO: self.world.driver,
-                                                 "volume.kubernetes.io/storage-resizer": self.world.driver}
+            claim["metadata"]["annotations"]["volume.kubernetes.io/storage-resizer"] = self.world.driver
+            if "volumeName" not in spec:
+                claim["metadata"]["annotations"][MIGRATED_TO] = self.world.driver
         self.world.create(claim)
 
     def bound(self, go=None, arguments=NO_TOPOLOGY):
@@ -60,10 +61,15 @@ class Plugin:
             self._volume = None
 
 
+def older_volume_of(world):
+    """Gives the name of the volume that write_volume makes."""
+    return f"{world.namespace}-volume"
+
+
 def write_volume(world, plugin, source=None, metadata=None, migrated=True, **spec):
     """Makes a volume of a plugin that is older than its driver, reserved for the claim "data", and gives its name. `source` and
     `metadata` take the place of the plugin's. `migrated`: kube-controller-manager has the driver take it over."""
-    name = f"{world.namespace}-volume"
+    name = older_volume_of(world)
     meta = {"annotations": {}} | fill(plugin.metadata if metadata is None else metadata, world) | {"name": name}
     if migrated:
         meta["annotations"] |= {PROVISIONED_BY: plugin.provisioner, MIGRATED_TO: plugin.driver}
