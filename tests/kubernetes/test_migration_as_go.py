@@ -5,7 +5,7 @@ from lib import objects
 from lib.kubernetes import in_tree, plugins, programs
 from lib.kubernetes.in_tree import FAST, fill
 from lib.kubernetes.migrated_driver import MigratedDriver
-from lib.kubernetes.plugins import AWS_EBS, AZURE_DISK, AZURE_FILE, GCE_PD, PORTWORX_VOLUME, VSPHERE_VOLUME
+from lib.kubernetes.plugins import AWS_EBS, AZURE_DISK, AZURE_FILE, CINDER, GCE_PD, PORTWORX_VOLUME, VSPHERE_VOLUME
 from lib.kubernetes.world import SECRETS, World
 from lib.standalone import wait_for
 
@@ -111,6 +111,17 @@ def test_a_node_is_selected(world, plugin):
     made.remove()
 
 
+@pytest.mark.parametrize("plugin", [CINDER, VSPHERE_VOLUME], ids=lambda plugin: plugin.name)
+def test_a_class_names_no_zone(world, plugin):
+    """Without zones of the class, the driver is asked for a volume in the topology of the nodes that have it."""
+    made = make_class(world, plugin, allowedTopologies=[])
+    start(world, "csi-provisioner")
+    made.claim()
+    made.wait_bound()
+    world.same("topology", only(world.double.messages("CreateVolume"))["accessibility_requirements"])
+    made.remove()
+
+
 TWICE = {"parameters": {"zones": "z-1-a"}, "allowedTopologies": plugins.allowed("z-1-a")}
 
 
@@ -156,6 +167,19 @@ def test_an_answer_cannot_be_translated(world, plugin, answer):
         setattr(world.double, name, getattr(plugin, name))
     made.wait_bound()
     made.remove()
+
+
+@pytest.mark.parametrize("plugin", [AWS_EBS, GCE_PD], ids=lambda plugin: plugin.name)
+def test_a_zone_cannot_be_translated(world, plugin):
+    """A volume whose zone has no region is refused with an event. Go's text holds the whole volume, and Berth's its name."""
+    [key] = plugin.node_topology
+    world.double.places = [{key: "odd"}]
+    made = make_class(world, plugin, parameters={"zone": "odd"})
+    start(world, "csi-provisioner")
+    made.claim()
+    world.same("events", [[kind, reason, message.rpartition(" Error:")[2]]
+                          for kind, reason, message in world.events("data", "ProvisioningFailed")])
+    assert world.get("PersistentVolumeClaim", "data")["status"]["phase"] == "Pending"
 
 
 # Volumes whose source has no translation.
@@ -351,11 +375,11 @@ def test_a_volume_of_the_plugin_grows(world, plugin):
     volume = bind_older_volume(world, plugin)
     start(world, "csi-resizer")
     grow(world)
-    world.events("data", "FileSystemResizeRequired" if plugin.node_grows else "VolumeResizeSuccessful", seconds=60)
+    ends = "FileSystemResizeRequired" if plugin.node_grows else "VolumeResizeSuccessful"
+    world.same("events", world.events("data", "Resizing", ends, seconds=60))
     world.same("ControllerExpandVolume", only(world.double.messages("ControllerExpandVolume")))
     world.same("claim", world.get("PersistentVolumeClaim", "data"))
     world.same("volume", world.get("PersistentVolume", volume))
-    world.same("events", world.events("data"))
 
 
 @untranslatable("aws-ebs-id", "gce-pd-two-regions")

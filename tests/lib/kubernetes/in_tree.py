@@ -77,4 +77,5 @@ def write_volume(world, plugin, source=None, metadata=None, migrated=True, **spe
         "capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Retain",
         "storageClassName": world.storage_class, "claimRef": {"namespace": world.namespace, "name": "data"},
         plugin.source_field: source or plugin.source, **plugin.spec, **spec}})
+    world.wait("PersistentVolume", name, lambda item: item["status"]["phase"] == "Available")
     return name
