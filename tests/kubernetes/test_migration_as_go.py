@@ -163,6 +163,11 @@ def test_an_answer_cannot_be_translated(world, plugin, answer):
     start(world, "csi-provisioner")
     made.claim()
     world.same("events", world.events("data", "ProvisioningFailed"))
+    if world.of_go:
+        assert world.double.messages("DeleteVolume") == [], "it asks for the same volume again, and leaves it"
+    else:
+        refused = wait_for("the volume to be deleted", lambda: world.double.messages("DeleteVolume"), seconds=60)[0]["volume_id"]
+        assert refused == world.double.handle.replace("@VOLUME@", world.double.messages("CreateVolume")[0]["name"])
     for name in answer:
         setattr(world.double, name, getattr(plugin, name))
     made.wait_bound()
