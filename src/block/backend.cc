@@ -60,6 +60,15 @@ base::StatusOr<std::unique_ptr<Backend>> OpenNbd(const Json& settings, const Bac
   return NewNbdBackend(options, parts);
 }
 
+// How many commands a message for people has.
+constexpr size_t kMaxDescribed = 10;
+
+// Whether the text can only be an address as Ceph writes it ("10.0.0.5:0/3710147553",
+// "[fd00::5]:0/1"). Nothing else becomes a part of a command that a person may copy into a shell.
+bool IsCephAddress(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789abcdef.:[]/") == text.npos;
+}
+
 }  // namespace
 
 base::Status Backend::Check(const Mapping& mapping) {
@@ -106,6 +115,30 @@ bool MayBeSameStore(const Json& one, const Json& other) {
     });
   }
   return one.is_object() && other.is_object();  // a type that is not known here
+}
+
+bool KeepsFences(const Json& settings) {
+  return settings.is_object() && (settings.contains("rbd") || settings.contains("iscsi"));
+}
+
+std::string DescribeUnfence(const Json& settings, const std::vector<std::string>& clients) {
+  if (!KeepsFences(settings)) return "";
+  if (settings.contains("iscsi")) {
+    return "at the target, clear the reservations of the LUNs that nobody uses (sg_persist --in "
+           "--read-full-status DEVICE shows them)";
+  }
+  std::string commands;
+  size_t listed = 0;
+  for (const std::string& client : clients) {
+    if (listed == kMaxDescribed || !IsCephAddress(client)) continue;
+    commands += fmt::format("{}ceph osd blocklist rm {}", listed == 0 ? "" : "; ", client);
+    ++listed;
+  }
+  if (listed > 0 && listed == clients.size()) return commands;
+  return fmt::format(
+      "{}{}ceph osd blocklist ls shows {}addresses, and ceph osd blocklist rm "
+      "ADDRESS takes one off",
+      commands, listed == 0 ? "" : "; ", listed == 0 ? "the " : "the other ");
 }
 
 base::Status NoLongerShownError(const Mapping& mapping) {

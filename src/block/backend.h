@@ -259,4 +259,13 @@ base::StatusOr<std::unique_ptr<Backend>> OpenBackend(const base::Json& settings,
 // names its LUN, which several targets may show.
 bool MayBeSameStore(const base::Json& one, const base::Json& other);
 
+// Whether back ends with such settings fence nodes (Backend::FencesNodes), so that the storage may
+// keep fences. The type alone tells, so this also holds for a back end that cannot be opened. False
+// for a type that is not known here, because no node can have used it.
+bool KeepsFences(const base::Json& settings);
+
+// Says, for people, how the storage's administrator takes fences off without Berth. `clients` are
+// those of ListFenced; none: they are not known. "": back ends with such settings keep no fences.
+std::string DescribeUnfence(const base::Json& settings, const std::vector<std::string>& clients);
+
 }  // namespace berth::block

@@ -197,6 +197,16 @@ inline void AddClusterWrites(std::vector<BlockWrite>& writes) {
   add("drops what another said", Cluster({{"a", clean}, {"b", cleaning}}), Cluster({{"a", clean}}),
       false);
   add("writes the phase", Cluster(Json()), Cluster(Json(), "Ready"), false);
+  const auto with = [](const char* member, Json value) {
+    Json cluster = Cluster(Json());
+    cluster["status"][member] = std::move(value);
+    return cluster;
+  };
+  add("writes which clients are fenced", Cluster(Json()),
+      with("fenced", Json::array({{{"node", "a"}, {"clients", {"10.0.0.5:0/1"}}}})), false);
+  add("takes a condition away",
+      with("conditions", Json::array({{{"type", "FencesLeft"}, {"status", "True"}}})),
+      Cluster(Json()), false);
 }
 
 }  // namespace block_writes

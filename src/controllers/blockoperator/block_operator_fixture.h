@@ -64,7 +64,8 @@ class BlockOperatorTest : public ::testing::Test {
     options_.agents = {.install = false, .deploy = false};
     options_.open_backend =
         [this](const base::Json& settings) -> base::StatusOr<std::unique_ptr<block::Backend>> {
-      if (!settings.contains("images")) {
+      RETURN_IF_ERROR(store_->CheckOpen());
+      if (!settings.contains("images") && !settings.contains("rbd")) {
         return base::Error(base::StatusCode::kInvalidArgument, "no back end is called so");
       }
       return std::make_unique<FakeStoreBackend>(*store_);

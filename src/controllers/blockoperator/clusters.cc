@@ -43,6 +43,12 @@ std::string FailuresOf(const api::StorageCluster& cluster, const std::string& no
   return out;
 }
 
+std::string JoinNames(const FenceLifts::FencedNodes& nodes) {
+  std::vector<std::string> names;
+  for (const auto& [node, clients] : nodes) names.push_back(node);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 }  // namespace
 
 Clusters::Clusters(const Context& context, Backends& backends, NodeProofs& proofs,
@@ -173,6 +179,18 @@ Clusters::Outcome Clusters::WaitDeleting(const Cluster& cluster, const std::stri
 Clusters::Outcome Clusters::EndFences(const Cluster& cluster) {
   const auto lifted = lifts_.LiftFences(cluster);
   if (!lifted.ok()) return AfterApi(lifted.status());
+  if (!lifted->left.empty()) {
+    // Without the object nobody would lift them any more. The condition has the reason, because
+    // its words may change with each try, and each change of the message would begin a new one.
+    const Status written = WritePhase(
+        cluster, kDeleting,
+        fmt::format("the storage has not lifted the fences of nodes that are clean ({}): see the "
+                    "condition FencesLeft. To leave them in the storage: kubectl patch "
+                    "storagecluster {} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
+                    JoinNames(lifted->left), cluster.name()));
+    return written.ok() ? Outcome::Retry(lifted->storage) : AfterApi(written);
+  }
+  const std::string kept = FenceLifts::Describe(cluster, lifted->kept);
   if (!lifted->storage.ok()) {
     const std::string failure(base::Message(lifted->storage));
     // A storage that was out of reach before the deletion is not waited for.
@@ -180,12 +198,15 @@ Clusters::Outcome Clusters::EndFences(const Cluster& cluster) {
     if (was_reachable && IsWithin(cluster, options_.fence_patience)) {
       return WaitDeleting(cluster, "waiting for the storage to lift fences: " + failure);
     }
-    return RemoveFinalizer(cluster, fmt::format("fences may be left in the storage: {}", failure));
+    return RemoveFinalizer(
+        cluster, fmt::format("fences may be left in the storage ({}); let in only nodes that are "
+                             "clean or switched off: {}",
+                             failure, kept));
   }
   if (lifted->kept.empty()) return RemoveFinalizer(cluster, "");
-  return RemoveFinalizer(cluster,
-                         fmt::format("the storage keeps the fences of nodes that are not back: {}",
-                                     fmt::join(lifted->kept, ", ")));
+  return RemoveFinalizer(cluster, fmt::format("the storage keeps the fences of nodes that are not "
+                                              "back, and may write once they are let in: {}",
+                                              kept));
 }
 
 Status Clusters::DeleteClaims(const Cluster& cluster) {

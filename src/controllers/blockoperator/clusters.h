@@ -6,7 +6,7 @@
 //   Deleting: claims are deleted, where spec.cleanup says so
 //      │      each node that may have a volume of it has answered, or is proven gone
 //      │      images of deleted claims are gone, or the wait for them is over
-//      │      the storage's fences of nodes that are clean are lifted, or the wait is over
+//      │      the storage's fences of nodes that are clean are lifted
 //      ▼
 //   finalizer off, with an event that tells what became of the volumes
 //
@@ -14,8 +14,10 @@
 // before anything is mapped, and those that wrote themselves into status.nodes. Each agent writes
 // its own member there ("Cleaning", "Clean"); the operator writes "Gone" for one that is proven
 // gone (node_proofs.h). The deletion calls the back end only to lift the fences that the storage
-// keeps of nodes, because nobody would find them later; a back end that is out of reach delays it
-// by fence_patience. The fence of a node that is not back stays, and the event names the node.
+// keeps of nodes, because nobody would find them later. While such a fence of a clean node is known
+// and not lifted, the cluster stays, and a person may remove the finalizer. If none is known, a
+// back end that is out of reach delays the deletion by fence_patience. The fence of a node that is
+// not back stays, and the event names the node.
 #pragma once
 
 #include <map>

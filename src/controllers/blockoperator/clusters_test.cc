@@ -161,24 +161,71 @@ TEST_F(ClustersTest, DoesNotWaitForeverForImagesOfABackEndThatIsOutOfReach) {
   EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' is gone"));
 }
 
-// A storage that fences nodes, and keeps the fences of two of them.
+// A Ceph pool, which fences nodes, and keeps the fences of two of them.
 class FencedClustersTest : public ClustersTest {
  protected:
+  static constexpr char kClean[] = "10.0.0.5:0/3710147553";
+  static constexpr char kGone[] = "10.0.0.6:0/1";
+
   FencedClustersTest() {
     store_->CanFence(true);
     // The cluster's own checks lift nothing in time.
     options_.check_interval = std::chrono::hours(1);
   }
+  static Json Pool(const std::string& monitor) {
+    return {{"rbd", {{"monitors", {monitor}}, {"pool", "kube"}}}};
+  }
+  // Changes what the object has, also its labels, so that the operator looks at it.
+  void Change(const Json& patch) {
+    ASSERT_TRUE(kube::MergePatch(cluster_.client, GetCluster(), patch).ok());
+  }
+  void Touch() { Change({{"metadata", {{"labels", {{"touched", "yes"}}}}}}); }
   void BeginReady() {
-    Begin();
+    PutPool();
+    Start();
     ASSERT_TRUE(WaitPhase("Ready"));
     base::MutexLock lock(store_->images.mutex);
-    store_->images.fenced = {{"node-a", {"x#1"}}, {"node-gone", {"x#2"}}};
+    store_->images.fenced = {{"node-a", {kClean}}, {"node-gone", {kGone}}};
+  }
+  void PutPool() {
+    cluster_.Put(MakeNode("node-a"));
+    cluster_.Put(Json{{"apiVersion", "storage.berth.dev/v1alpha1"},
+                      {"kind", "StorageCluster"},
+                      {"metadata", {{"name", "pool"}}},
+                      {"spec", {{"backend", Pool("10.0.0.1:6789")}}}});
+  }
+  // Also waits until the operator has recorded both fences, and could not lift that of node-a.
+  void BeginRecorded() {
+    store_->RefuseUnfence("node-a");
+    BeginReady();
+    Touch();
+    ASSERT_TRUE(cluster_.WaitUntil([&] { return Recorded() == "node-a node-gone "; }));
   }
   bool IsFenced(const std::string& node) {
     base::MutexLock lock(store_->images.mutex);
     const auto found = store_->images.fenced.find(node);
     return found != store_->images.fenced.end() && !found->second.empty();
+  }
+  // The nodes in status.fenced.
+  std::string Recorded() {
+    std::string nodes;
+    const Json cluster = GetCluster().json();
+    for (const Json& one : base::json::Array(cluster, {"status", "fenced"})) {
+      nodes += one["node"].get<std::string>() + " ";
+    }
+    return nodes;
+  }
+  // The status and the message of the condition FencesLeft; "": there is none.
+  std::string Condition() {
+    const Json cluster = GetCluster().json();
+    for (const Json& one : base::json::Array(cluster, {"status", "conditions"})) {
+      if (one["type"] != "FencesLeft") continue;
+      return one["status"].get<std::string>() + " " + one["message"].get<std::string>();
+    }
+    return "";
+  }
+  bool WaitCondition(const std::string& text) {
+    return cluster_.WaitUntil([&] { return Condition().find(text) != std::string::npos; });
   }
 };
 
@@ -189,25 +236,123 @@ TEST_F(FencedClustersTest, ADeletedClusterLeavesNoFenceOfANodeThatIsClean) {
   EXPECT_FALSE(IsFenced("node-a"));
   EXPECT_TRUE(cluster_.events.WaitFor("Normal NodeUnfenced pool"));
   EXPECT_TRUE(IsFenced("node-gone")) << "it may still write";
-  EXPECT_TRUE(
-      cluster_.events.WaitFor("Warning FencesLeft pool: the storage keeps the fences of "
-                              "nodes that are not back: node-gone"));
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Warning FencesLeft pool: the storage keeps the fences of nodes that are not back, and may "
+      "write once they are let in: 'node-gone' (10.0.0.6:0/1); by hand: ceph osd blocklist rm "
+      "10.0.0.6:0/1"));
 }
 
-TEST_F(FencedClustersTest, ADeletedClusterWaitsForAFenceThatCannotBeLiftedButNotForever) {
-  BeginReady();
-  store_->RefuseUnfence("node-a");
+TEST_F(FencedClustersTest, ADeletedClusterStaysUntilTheFenceOfACleanNodeIsLifted) {
+  BeginRecorded();
   Delete();
   ASSERT_TRUE(cluster_.WaitUntil([&] {
     return Message().starts_with(
-        "waiting for the storage to lift fences: lift the fence of node 'node-a'");
+        "the storage has not lifted the fences of nodes that are clean (node-a): see the condition "
+        "FencesLeft");
   }));
-  EXPECT_TRUE(cluster_.Has<Cluster>("", "pool"));
+  EXPECT_TRUE(WaitCondition("True the storage still shuts out clients of nodes that are clean"));
+  EXPECT_TRUE(
+      WaitCondition("by hand: ceph osd blocklist rm 10.0.0.5:0/3710147553 (it failed: lift "
+                    "the fence of node 'node-a': as the test wants)"));
+  EXPECT_EQ(Condition().find("node-gone"), std::string::npos) << "nothing waits for it";
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning FencesLeft pool: the storage still shuts out"));
+  // It is tried again, however long that takes.
+  cluster_.clock.Advance(options_.fence_patience + std::chrono::minutes(1));
+  AnswerCleanup("node-a", {{"state", "Clean"}});
+  EXPECT_FALSE(cluster_.client.WaitUntil([&] { return !cluster_.Has<Cluster>("", "pool"); },
+                                         std::chrono::milliseconds(200)));
+  store_->RefuseUnfence("");
+  ASSERT_TRUE(WaitGone());
+  EXPECT_FALSE(IsFenced("node-a"));
+}
+
+TEST_F(FencedClustersTest, ABackEndThatCannotBeOpenedLeavesNoFenceUntold) {
+  BeginRecorded();
+  EXPECT_TRUE(WaitCondition("True "));
+  store_->RefuseOpen(base::Error(StatusCode::kFailedPrecondition, "the program is not there"));
+  Change({{"spec", {{"backend", Pool("10.0.0.2:6789")}}}});  // one that is open stays so
+  Delete();
+  ASSERT_TRUE(
+      cluster_.events.WaitFor("Warning UnfenceFailed pool: list the fences: open the back "
+                              "end of StorageCluster 'pool': the program is not there"));
+  ASSERT_TRUE(WaitPhase("Deleting"));
+  EXPECT_TRUE(WaitCondition("ceph osd blocklist rm 10.0.0.5:0/3710147553"));
+  EXPECT_EQ(Recorded(), "node-a node-gone ");
+  store_->RefuseUnfence("");
+  store_->RefuseOpen(base::OkStatus());
+  ASSERT_TRUE(WaitGone());
+  EXPECT_FALSE(IsFenced("node-a"));
+}
+
+TEST_F(FencedClustersTest, TheFencesOfAClusterInUseAreToldUntilTheStorageAnswers) {
+  BeginRecorded();
+  store_->SetOutage(base::Error(StatusCode::kUnavailable, "no monitor answers"));
+  Touch();
+  ASSERT_TRUE(cluster_.events.WaitFor("UnfenceFailed pool: list the fences: no monitor answers"));
+  EXPECT_TRUE(WaitCondition("True "));
+  store_->RefuseUnfence("");
+  store_->SetOutage(base::OkStatus());
+  EXPECT_TRUE(WaitCondition("False "));
+  EXPECT_EQ(Recorded(), "node-gone ");
+  EXPECT_FALSE(IsFenced("node-a"));
+}
+
+TEST_F(FencedClustersTest, AFenceIsRecordedWhenTheNextUserOfTheVolumeHasMadeIt) {
+  BeginReady();
+  Cleanup cleanup;
+  cleanup.Set({"apiVersion"}, "storage.berth.dev/v1alpha1");
+  cleanup.Set({"kind"}, "NodeCleanup");
+  cleanup.set_name("node-b");
+  cleanup.set_entries({{.volume = "pvc-uid-data",
+                        .attachment = FenceEntryOf("node-b", "x"),
+                        .cluster_name = "pool",
+                        .image = "pvc-uid-data"}});
+  cluster_.Put(MakeNode("node-b"));
+  cluster_.Put(cleanup);
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Recorded() == "node-gone "; }));
+  // Until nothing asks the storage of itself any more.
+  for (int before = store_->tries(); cluster_.client.WaitUntil(
+           [&] { return store_->tries() != before; }, std::chrono::milliseconds(300));
+       before = store_->tries()) {
+  }
+  {
+    base::MutexLock lock(store_->images.mutex);
+    store_->images.fenced["node-b"] = {"10.0.0.7:0/1"};
+  }
+  PutFence("pvc-uid-data", {FenceEntryOf("node-a", "y")});
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Recorded() == "node-b node-gone "; }));
+}
+
+TEST_F(FencedClustersTest, AClusterWithoutAFenceThatIsKnownOfGoesWithoutItsStorage) {
+  PutPool();
+  store_->RefuseFenceList(base::Error(StatusCode::kUnavailable, "no monitor answers"));
+  Start();
+  ASSERT_TRUE(WaitPhase("Ready"));
+  Delete();
+  ASSERT_TRUE(cluster_.WaitUntil([&] {
+    return Message() ==
+           "waiting for the storage to lift fences: list the fences: no monitor answers";
+  }));
   cluster_.clock.Advance(options_.fence_patience + std::chrono::minutes(1));
   AnswerCleanup("node-a", {{"state", "Clean"}});
   ASSERT_TRUE(WaitGone());
-  EXPECT_TRUE(
-      cluster_.events.WaitFor("Warning FencesLeft pool: fences may be left in the storage"));
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Warning FencesLeft pool: fences may be left in the storage (list the fences: no monitor "
+      "answers); let in only nodes that are clean or switched off: by hand: ceph osd blocklist ls "
+      "shows the addresses"));
+}
+
+TEST_F(FencedClustersTest, ABackEndWithoutFencesHoldsNothingUpAlsoIfItCannotBeOpened) {
+  store_->CanFence(false);
+  Begin();
+  ASSERT_TRUE(WaitPhase("Ready"));
+  store_->RefuseOpen(base::Error(StatusCode::kFailedPrecondition, "the program is not there"));
+  Change({{"spec", {{"backend", {{"images", {{"folder", "/srv/other"}}}}}}}});
+  ASSERT_TRUE(WaitPhase("Failed"));
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_FALSE(cluster_.events.WaitFor("FencesLeft", 1, std::chrono::milliseconds(0)));
+  EXPECT_FALSE(cluster_.events.WaitFor("UnfenceFailed", 1, std::chrono::milliseconds(0)));
 }
 
 }  // namespace

@@ -97,6 +97,24 @@ class FakeStore {
     if (node != never_unfenced_) return base::OkStatus();
     return base::Error(base::StatusCode::kPermissionDenied, "as the test wants");
   }
+  // A back end cannot be opened, until it is OK again.
+  void RefuseOpen(const base::Status& why) {
+    base::MutexLock lock(mutex_);
+    refused_open_ = why;
+  }
+  base::Status CheckOpen() {
+    base::MutexLock lock(mutex_);
+    return refused_open_;
+  }
+  // ListFenced fails so, until it is OK again.
+  void RefuseFenceList(const base::Status& why) {
+    base::MutexLock lock(mutex_);
+    refused_fence_list_ = why;
+  }
+  base::Status CheckFenceList() {
+    base::MutexLock lock(mutex_);
+    return refused_fence_list_;
+  }
   void RefuseLocks(const base::Status& why) {
     base::MutexLock lock(images.mutex);
     images.exchange = why;
@@ -143,6 +161,8 @@ class FakeStore {
   std::map<std::string, std::deque<base::Status>> lost_ ABSL_GUARDED_BY(mutex_);
   base::Status outage_ ABSL_GUARDED_BY(mutex_);
   base::Status refused_snapshots_ ABSL_GUARDED_BY(mutex_);
+  base::Status refused_open_ ABSL_GUARDED_BY(mutex_);
+  base::Status refused_fence_list_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> lost_files_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
   int looks_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -198,6 +218,11 @@ class FakeStoreBackend : public block::FakeBackend {
   bool FencesNodes() const override {
     store_.NoteLook();
     return FakeBackend::FencesNodes();
+  }
+  base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
+    RETURN_IF_ERROR(store_.Begin("fenced"));
+    RETURN_IF_ERROR(store_.CheckFenceList());
+    return FakeBackend::ListFenced();
   }
   base::Status Unfence(const api::NodeName& node,
                        const std::vector<std::string>& clients) override {

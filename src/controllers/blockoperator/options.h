@@ -53,7 +53,8 @@ struct Options {
   std::chrono::milliseconds node_silence{std::chrono::seconds(40)};
   // How long a deleted cluster waits for the images of claims that were deleted with it.
   std::chrono::milliseconds image_patience{std::chrono::minutes(5)};
-  // How long a deleted cluster waits for its storage to lift the fences of nodes that are clean.
+  // How long a deleted cluster waits for a storage that cannot be asked, if no fence is known that
+  // it would have to lift.
   std::chrono::milliseconds fence_patience{std::chrono::seconds(10)};
 };
 

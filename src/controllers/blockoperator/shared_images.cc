@@ -2,9 +2,9 @@
 
 #include <set>
 
-#include "api/time.h"
 #include "base/log.h"
 #include "controllers/blockoperator/block_volume.h"
+#include "controllers/blockoperator/cluster_conditions.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/writes.h"
 
@@ -17,13 +17,7 @@ constexpr size_t kMaxListed = 10;
 
 // The message of the condition; "": it is not True.
 std::string ConditionOf(const api::StorageCluster& cluster) {
-  for (const Json& condition : base::json::Array(cluster.json(), {"status", "conditions"})) {
-    if (base::json::String(condition, {"type"}) == kNamedTwice &&
-        base::json::String(condition, {"status"}) == "True") {
-      return base::json::String(condition, {"message"});
-    }
-  }
-  return "";
+  return ReadClusterCondition(cluster, kNamedTwice);
 }
 
 }  // namespace
@@ -99,13 +93,11 @@ SharedImages::Outcome SharedImages::Sync(const std::string& name) {
   if (shared.size() > kMaxListed)
     message += fmt::format("; and {} more", shared.size() - kMaxListed);
   if (message == ConditionOf(*cluster)) return Outcome::Done();
-  const Json condition = {{"type", kNamedTwice},
-                          {"status", message.empty() ? "False" : "True"},
-                          {"reason", message.empty() ? "NoneShared" : kNamedTwice},
-                          {"message", message},
-                          {"lastTransitionTime", api::FormatTime(context_.clock.Now())}};
-  const Status written = Patch(context_.client, clusters_, *cluster,
-                               {{"status", {{"conditions", Json::array({condition})}}}}, "status")
+  const Json conditions = ReplaceClusterCondition(
+      *cluster, {.type = kNamedTwice, .message = message, .false_reason = "NoneShared"},
+      context_.clock);
+  const Status written = PatchAt(context_.client, clusters_, *cluster,
+                                 {{"status", {{"conditions", conditions}}}}, "status")
                              .status();
   if (!written.ok()) return AfterApi(written);
   if (message.empty()) return Outcome::Done();

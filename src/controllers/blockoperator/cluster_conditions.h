@@ -1,0 +1,28 @@
+// The conditions in the status of a StorageCluster. Several controllers of the operator write them,
+// each its own type.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/kinds/block_kinds.h"
+#include "base/clock.h"
+
+namespace berth::controllers::blockoperator {
+
+// The message of the condition of this type if its status is True; else "".
+std::string ReadClusterCondition(const api::StorageCluster& cluster, std::string_view type);
+
+struct ClusterCondition {
+  std::string type;     // also the reason while the condition is True
+  std::string message;  // "": the condition is False
+  std::string false_reason;
+};
+
+// Returns status.conditions of the cluster with this condition in the place of the one of its type.
+// The conditions of other types stay. Write the result with the cluster's version (PatchAt), so
+// that no condition is lost that another controller writes meanwhile.
+base::Json ReplaceClusterCondition(const api::StorageCluster& cluster,
+                                   const ClusterCondition& condition, const base::Clock& clock);
+
+}  // namespace berth::controllers::blockoperator
