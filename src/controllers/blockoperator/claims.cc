@@ -201,9 +201,12 @@ Provisioner::Outcome Provisioner::Reschedule(const Claim& claim, const std::stri
 
 Provisioner::Outcome Provisioner::Failed(const Claim& claim, const std::string& class_name,
                                          const Status& why) {
-  // ABORTED means that another call works on the image, or that this run read an old object. This
-  // needs no event, because the next run may succeed.
-  if (why.code() == StatusCode::kAborted) return Outcome::Retry(why);
+  // ABORTED means that another call works on the image, or that this run read an old object.
+  // CANCELLED means that this role is to end. Neither needs an event, because the next run may
+  // succeed.
+  if (why.code() == StatusCode::kAborted || why.code() == StatusCode::kCancelled) {
+    return Outcome::Retry(why);
+  }
   context_.events.Record(claim.reference(), EventType::kWarning, "ProvisioningFailed",
                          fmt::format("failed to provision volume with StorageClass \"{}\": {}",
                                      class_name, base::Message(why)));

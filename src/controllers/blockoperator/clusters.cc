@@ -111,6 +111,8 @@ Status Clusters::CheckBackend(const Cluster& cluster) {
 
 Clusters::Outcome Clusters::CheckCluster(const Cluster& cluster) {
   const Status reachable = CheckBackend(cluster);
+  // This role is to end, which says nothing about the back end.
+  if (reachable.code() == StatusCode::kCancelled) return Outcome::Retry(reachable);
   const std::string phase = reachable.ok() ? kReady : kFailed;
   if (cluster.String({"status", "phase"}) != phase) {
     context_.events.Record(

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <string_view>
 
@@ -21,6 +23,7 @@
 #include "platform/processes/child.h"
 #include "platform/processes/error_lines.h"
 #include "platform/processes/exec_parts.h"
+#include "platform/processes/process_info.h"
 
 namespace berth::platform {
 namespace {
@@ -28,6 +31,9 @@ namespace {
 constexpr std::string_view kPath =
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::chrono::seconds kKillGrace(2);
+// From SIGTERM to SIGKILL. With kKillGrace it leaves a role half of the time that its end may take
+// (cmd/berth/signals.h).
+constexpr std::chrono::seconds kEndGrace(3);
 
 using Deadline = std::chrono::steady_clock::time_point;
 
@@ -119,19 +125,27 @@ struct Stream {
   }
 };
 
-enum class Collected { kEnded, kLate, kCancelled };
+enum class Collected { kEnded, kLate, kCancelled, kEnding };
+
+// When to stop waiting for a process. The descriptors are borrowed; -1: none.
+struct Limits {
+  Deadline deadline;
+  int cancel_fd = -1;  // readable: kCancelled
+  int ending_fd = -1;  // readable: kEnding
+};
 
 // Waits until the process has ended. It does not wait for output that the process's own children
 // still hold open, because a mount helper may leave a FUSE daemon behind.
-Collected CollectOutput(int pidfd, Stream& out, Stream& err, Deadline deadline, int cancel_fd) {
+Collected CollectOutput(int pidfd, Stream& out, Stream& err, const Limits& limits) {
   for (;;) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        limits.deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) return Collected::kLate;
-    std::array<pollfd, 4> fds = {{{.fd = pidfd, .events = POLLIN, .revents = 0},
+    std::array<pollfd, 5> fds = {{{.fd = pidfd, .events = POLLIN, .revents = 0},
                                   {.fd = out.fd.get(), .events = POLLIN, .revents = 0},
                                   {.fd = err.fd.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = cancel_fd, .events = POLLIN, .revents = 0}}};
+                                  {.fd = limits.cancel_fd, .events = POLLIN, .revents = 0},
+                                  {.fd = limits.ending_fd, .events = POLLIN, .revents = 0}}};
     const int n =
         poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
     if (n < 0 && errno != EINTR) return Collected::kLate;
@@ -144,6 +158,7 @@ Collected CollectOutput(int pidfd, Stream& out, Stream& err, Deadline deadline, 
       return Collected::kEnded;
     }
     if (fds[3].revents != 0) return Collected::kCancelled;
+    if (fds[4].revents != 0) return Collected::kEnding;
   }
 }
 
@@ -151,7 +166,19 @@ int ToExitCode(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// Whether a process is in the group besides its leader. It asks nothing of /proc/PID, which could
+// block for ever (process_walk.h).
+bool HasFollowers(pid_t leader) {
+  return std::ranges::any_of(ListNumbers("/proc"), [leader](pid_t pid) {
+    return pid != leader && getpgid(pid) == leader;
+  });
+}
+
 base::Status KilledError(const Command& command, Collected why) {
+  if (why == Collected::kEnding) {
+    return base::Error(base::StatusCode::kCancelled, "{} was ended, because its caller is to end",
+                       command.argv[0]);
+  }
   if (why == Collected::kCancelled) {
     return base::Error(base::StatusCode::kCancelled, "{} was killed, because nobody waits for it",
                        command.argv[0]);
@@ -166,6 +193,10 @@ class HostExec : public Exec {
   base::StatusOr<CommandResult> Run(const Command& command) override {
     if (command.argv.empty()) {
       return base::Error(base::StatusCode::kInvalidArgument, "run: no program given");
+    }
+    if (ended_) {
+      return base::Error(base::StatusCode::kCancelled,
+                         "{} was not run, because its caller is to end", command.argv[0]);
     }
     const std::vector<std::string> env = BuildEnvironment(command);
     ASSIGN_OR_RETURN(const std::string program, FindProgram(command.argv[0], env));
@@ -197,10 +228,13 @@ class HostExec : public Exec {
     Stream out{std::move(out_read), &result.out, command.max_output};
     LinePasser lines;
     Stream err{std::move(err_read), &result.err, command.max_output, &lines};
-    const Collected collected =
-        pidfd.valid() ? CollectOutput(pidfd.get(), out, err, deadline, command.cancel_fd)
-                      : Collected::kLate;
+    const Collected collected = pidfd.valid() ? CollectOutput(pidfd.get(), out, err,
+                                                              {.deadline = deadline,
+                                                               .cancel_fd = command.cancel_fd,
+                                                               .ending_fd = ending_.get()})
+                                              : Collected::kLate;
     if (collected != Collected::kEnded) {
+      if (collected == Collected::kEnding) AskGroupToEnd(pid, pidfd.get(), out, err);
       KillGroup(pid, pidfd.get());
       const base::Status killed = KilledError(command, collected);
       span.End(killed);
@@ -214,7 +248,26 @@ class HostExec : public Exec {
     return result;
   }
 
+  void EndRuns() override {
+    ended_ = true;
+    // It is never read, so it stays readable for all runs, also for one that is about to start.
+    eventfd_write(ending_.get(), 1);
+  }
+
  private:
+  // Sends the group SIGTERM, and waits at most kEndGrace until none of it lives. Its output is read
+  // meanwhile, because a program may have to write before it can end.
+  static void AskGroupToEnd(pid_t pid, int pidfd, Stream& out, Stream& err) {
+    constexpr std::chrono::milliseconds kPause(10);
+    const Deadline grace = std::chrono::steady_clock::now() + kEndGrace;
+    kill(-pid, SIGTERM);
+    if (CollectOutput(pidfd, out, err, {.deadline = grace}) != Collected::kEnded) return;
+    // The leader is not reaped yet, so that no other group can have its number.
+    while (std::chrono::steady_clock::now() < grace && HasFollowers(pid)) {
+      poll(nullptr, 0, kPause.count());
+    }
+  }
+
   // The leader is reaped only after its group was killed, so the group's id cannot have been
   // reused.
   static void KillGroup(pid_t pid, int pidfd) {
@@ -222,12 +275,15 @@ class HostExec : public Exec {
     std::string ignored;
     Stream none{base::UniqueFd(), &ignored, 0};
     const Deadline grace = std::chrono::steady_clock::now() + kKillGrace;
-    if (pidfd >= 0 && CollectOutput(pidfd, none, none, grace, -1) == Collected::kEnded) {
+    if (pidfd >= 0 && CollectOutput(pidfd, none, none, {.deadline = grace}) == Collected::kEnded) {
       waitpid(pid, nullptr, 0);
     } else {
       ReapLater(pid);
     }
   }
+
+  std::atomic<bool> ended_ = false;
+  const base::UniqueFd ending_{eventfd(0, EFD_CLOEXEC)};
 };
 
 }  // namespace

@@ -50,6 +50,12 @@ class Exec {
   // is empty, or a secret is too large. DEADLINE_EXCEEDED, CANCELLED: the whole process group was
   // killed; the outcome of what it did is unknown.
   virtual base::StatusOr<CommandResult> Run(const Command& command) = 0;
+  // For a process or a role that is to end: has each running Run on this host end its program, and
+  // return CANCELLED within five seconds. The program's process group gets SIGTERM, and three
+  // seconds later SIGKILL, if one of its processes still lives. Each later Run returns CANCELLED
+  // and runs nothing. Returns at once. What a program has left behind that has ended, such as a
+  // daemon of a mount, lives on. An Exec that runs nothing on this host does nothing.
+  virtual void EndRuns() {}
 };
 
 // Runs programs on this host, each in a process group of its own, with no inherited descriptors.

@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <thread>
 
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/processes/child.h"
 #include "platform/processes/error_lines.h"
 #include "platform/processes/exec_parts.h"
 
@@ -153,6 +155,89 @@ TEST_F(ExecTest, KillsTheWholeGroupAtTheTimeOut) {
   char buffer[16];
   EXPECT_EQ(read(reader.get(), buffer, sizeof(buffer)), 3);
   EXPECT_EQ(read(reader.get(), buffer, sizeof(buffer)), 0);
+}
+
+// A script that runs while its caller is told to end. It writes to the FIFO $1, by which the test
+// sees that it has begun, and when the last process that holds it has ended.
+class RunToEnd {
+ public:
+  explicit RunToEnd(Exec& exec) : exec_(exec) {}
+
+  // Starts the script, and waits until it has written "up".
+  void Begin(const std::string& script) {
+    ASSERT_EQ(mkfifo(fifo_.c_str(), 0600), 0);
+    reader_.Reset(open(fifo_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    runner_ = std::jthread([this, script] {
+      result_ = exec_.Run({.argv = {"sh", "-c", script, "sh", fifo_}, .timeout = minutes(10)});
+    });
+    ASSERT_EQ(ReadWord(), "up\n");
+  }
+  void End() {
+    exec_.EndRuns();
+    runner_.join();
+    EXPECT_EQ(base::ToString(result_.status()),
+              "CANCELLED: sh was ended, because its caller is to end");
+  }
+  // What the FIFO has next; "": nobody has it open any more.
+  std::string ReadWord() {
+    if (!WaitReadable(reader_.get(), std::chrono::steady_clock::now() + seconds(60))) {
+      return "nothing came in time";
+    }
+    char buffer[16];
+    const ssize_t size = read(reader_.get(), buffer, sizeof(buffer));
+    return size < 0 ? "unreadable" : std::string(buffer, static_cast<size_t>(size));
+  }
+
+ private:
+  Exec& exec_;
+  const TempFolder folder_;
+  const std::string fifo_ = folder_ / "fifo";
+  base::UniqueFd reader_;
+  base::StatusOr<CommandResult> result_ = CommandResult{};
+  std::jthread runner_;
+};
+
+TEST_F(ExecTest, AProgramMayEndInOrder) {
+  RunToEnd run(*exec_);
+  run.Begin("exec >$1; trap 'echo told; exit 1' TERM; echo up; while :; do sleep 0.01; done");
+  run.End();
+  EXPECT_EQ(run.ReadWord(), "told\n");
+  EXPECT_EQ(run.ReadWord(), "");
+}
+
+TEST_F(ExecTest, WhatAProgramHasStartedMayEndInOrderToo) {
+  RunToEnd run(*exec_);
+  run.Begin(
+      "(trap 'sleep 0.3; echo told; exit 1' TERM; echo up; while :; do sleep 0.01; done) >$1 & "
+      "wait");
+  run.End();
+  EXPECT_EQ(run.ReadWord(), "told\n");
+  EXPECT_EQ(run.ReadWord(), "");
+}
+
+TEST_F(ExecTest, AGroupThatIgnoresTheSignalIsKilled) {
+  RunToEnd run(*exec_);
+  run.Begin("trap '' TERM; (echo up; exec sleep 1000) >$1");
+  run.End();
+  EXPECT_EQ(run.ReadWord(), "");
+}
+
+TEST_F(ExecTest, WhatOutlivesItsProgramIsKilled) {
+  RunToEnd run(*exec_);
+  run.Begin("(trap '' TERM; echo up; exec sleep 1000) >$1 & wait");
+  run.End();
+  EXPECT_EQ(run.ReadWord(), "");
+}
+
+TEST_F(ExecTest, ADaemonOfAnEarlierRunLivesOnAndNothingRunsLater) {
+  const TempFolder folder;
+  const int daemon = std::stoi(Sh("sleep 1000 >/dev/null 2>&1 & echo $!").out);
+  exec_->EndRuns();
+  EXPECT_EQ(base::ToString(exec_->Run({.argv = {"touch", folder / "made"}}).status()),
+            "CANCELLED: touch was not run, because its caller is to end");
+  EXPECT_NE(access((folder / "made").c_str(), F_OK), 0);
+  EXPECT_EQ(kill(daemon, 0), 0);
+  EXPECT_EQ(kill(daemon, SIGKILL), 0);
 }
 
 // A FUSE helper leaves a daemon that keeps its output open.
