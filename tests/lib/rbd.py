@@ -21,56 +21,131 @@ with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cl
         exec(sys.argv[3])
 """
 
-# Run with the folder of the configuration, the pool, the beginning of an image's name, and "lock" or "watch". Kills the
-# process whose id it then reads as soon as an image of such a name has its exclusive lock, or is watched without a lock;
-# prints whether that is still so after that.
-KILL_WITH_USE = """
-import os, signal, struct, sys, time, rados, rbd
+# How far a call has come that makes an image as a copy of another one, in this order (src/rbd/records.h, src/rbd/copies.cc).
+STEPS = (
+    "recorded",  # the record says that the image is being made
+    "pointed",  # the origin has the snapshot from which it is copied
+    "cloning",  # an image has the temporary name
+    "grown",  # that image is larger than the origin
+    "identified",  # the record has the id of the image, which is complete
+    "renaming",  # the image is found by its name, and is not listed by it
+    "named",  # it is listed by its name
+    "made")  # the record says so
+
+# Run with the folder of the configuration, the pool, what to wait for, a name, the image's origin, and STEPS. Kills the process
+# whose id it then reads as soon as that is so; prints whether it is still so after that:
+#   lock, watch   an image whose name begins so has its exclusive lock, or is watched without a lock
+#   a step        the call that makes the image of that name has come so far
+KILL_WHEN = """
+import json, os, signal, struct, sys, time, rados, rbd
 QUERY = struct.pack("<BBII", 1, 1, 12, 8) + b"rbd_lock"
+_, folder, pool, what, name, origin, *steps = sys.argv
 
 def header(io):
     with rados.ReadOpCtx() as read:
-        entries, _ = io.get_omap_vals(read, "", "name_" + sys.argv[3], 1)
+        entries, _ = io.get_omap_vals(read, "", "name_" + name, 1)
         try:
             io.operate_read_op(read, "rbd_directory")
         except rados.ObjectNotFound:  # before the first image
             return []
         return ["rbd_header." + value[4:].decode() for _, value in entries]
 
-def is_locked(io, name):
+def is_locked(io, header):
     try:
-        _, info = io.execute(name, "lock", "get_info", QUERY)
+        _, info = io.execute(header, "lock", "get_info", QUERY)
     except rados.ObjectNotFound:
         return False
     return struct.unpack_from("<I", info, 6)[0] > 0
 
-def is_watched(io, name):
+def is_watched(io, header):
     try:
         # An image that is only read is not watched by its reader.
-        with rbd.Image(io, image_id=name.removeprefix("rbd_header."), read_only=True) as image:
+        with rbd.Image(io, image_id=header.removeprefix("rbd_header."), read_only=True) as image:
             return any(image.watchers_list())
     except rbd.ImageNotFound:
         return False
 
-def is_used(io, name):
-    if sys.argv[4] == "lock":
-        return is_locked(io, name)
-    return is_watched(io, name) and not is_locked(io, name)
+class Use:
+    def __init__(self, io):
+        self.io, self.found = io, []
+
+    def holds(self):
+        self.found = self.found or header(self.io)
+        if not self.found:
+            return False
+        if what == "lock":
+            return is_locked(self.io, self.found[0])
+        return is_watched(self.io, self.found[0]) and not is_locked(self.io, self.found[0])
+
+    is_reached = holds
+
+def value_of(io, place, key):
+    with rados.ReadOpCtx() as read:
+        values, _ = io.get_omap_vals_by_keys(read, (key,))
+        try:
+            io.operate_read_op(read, place)
+        except rados.ObjectNotFound:
+            return None
+        return dict(values).get(key)
+
+def exists(io, place):
+    try:
+        io.stat(place)
+    except rados.ObjectNotFound:
+        return False
+    return True
+
+def size_of(io, image):
+    try:
+        with rbd.Image(io, image, read_only=True) as opened:
+            return opened.size()
+    except rbd.Error:  # it is not complete
+        return 0
+
+class Step:
+    def __init__(self, io):
+        self.io, self.size = io, size_of(io, origin)
+
+    def last(self):
+        text = value_of(self.io, "berth.images", name)
+        if text is None:
+            return -1
+        record = json.loads(text)
+        return steps.index(self.of_record(record))
+
+    def of_record(self, record):
+        if record["state"] != "making":
+            return "made"
+        if value_of(self.io, "rbd_directory", "name_" + name):
+            return "named"
+        if exists(self.io, "rbd_id." + name):
+            return "renaming"
+        if record.get("id"):
+            return "identified"
+        if value_of(self.io, "rbd_directory", "name_" + record["madeAs"]):
+            return "grown" if size_of(self.io, record["madeAs"]) > self.size else "cloning"
+        with rbd.Image(self.io, origin, read_only=True) as image:
+            return "pointed" if any(one["name"] == "berth." + name for one in image.list_snaps()) else "recorded"
+
+    def is_reached(self):
+        return self.last() >= steps.index(what)
+
+    def holds(self):
+        return self.last() == steps.index(what)
 
 def runs(process):
     with open(f"/proc/{process}/stat") as file:
         return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
 
-with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cluster:
-    with cluster.open_ioctx(sys.argv[2]) as io:
+with rados.Rados(conffile=folder + "/ceph.conf", name="client.admin") as cluster:
+    with cluster.open_ioctx(pool) as io:
+        goal = Step(io) if what in steps else Use(io)
         print("ready", flush=True)
         process = int(input())
-        found = []
         # The call runs for half a millisecond at a time, so that it does not take and give back the lock between two looks.
         while runs(process):
             os.kill(process, signal.SIGSTOP)
-            found = found or header(io)
-            if found and is_used(io, found[0]):
+            if goal.is_reached():
                 break
             os.kill(process, signal.SIGCONT)
             time.sleep(0.0005)
@@ -78,7 +153,7 @@ with rados.Rados(conffile=sys.argv[1] + "/ceph.conf", name="client.admin") as cl
         while runs(process):
             pass
         time.sleep(1)  # what the call sent last, as that it gives the lock back, may be on its way
-        print(bool(found) and is_used(io, found[0]))
+        print(goal.holds())
 """
 
 class CallError(AssertionError):
@@ -144,7 +219,15 @@ class RbdCluster(CephCluster):
     def kill_with_use(self, use, prefix, name, **members):
         """Makes a call, and kills it when it has the "lock" of an image whose name begins so, or a "watch" and no lock. Returns
         whether it died with that."""
-        watching = subprocess.Popen(["/usr/bin/python3", "-c", KILL_WITH_USE, self.folder, POOL, prefix, use], text=True,
+        return self._kill_when([use, prefix, ""], name, members)
+
+    def kill_at_step(self, step, made, origin, name, /, **members):
+        """Makes a call that makes the image `made` as a copy of another one, and kills it when it has come to one of STEPS. Returns
+        whether it died there."""
+        return self._kill_when([step, made, origin], name, members)
+
+    def _kill_when(self, goal, name, members):
+        watching = subprocess.Popen(["/usr/bin/python3", "-c", KILL_WHEN, self.folder, POOL, *goal, *STEPS], text=True,
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment)
         try:
             assert watching.stdout.readline() == "ready\n"

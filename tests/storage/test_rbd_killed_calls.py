@@ -1,9 +1,10 @@
 """A call that is killed at any moment leaves nothing half made, and can be made again."""
+import ast
 import signal
 import time
 
 import pytest
-from lib.rbd import MIB, CallError, begin, letters
+from lib.rbd import MIB, STEPS, CallError, begin, letters
 from lib.standalone import wait_for
 
 pytestmark = pytest.mark.storage
@@ -101,3 +102,67 @@ def test_a_server_that_is_frozen_is_not_taken_for_a_call_that_died(ceph, image, 
     assert letters(ceph, image, 3) == "ab."
     if call != "delete":
         ceph.call(call, image=image, **members)
+
+
+def in_pool(ceph):
+    """The names of images in the pool: those that are listed, in the trash, and in Berth's records; and the recorded clients."""
+    out = ceph.rbd("""
+def keys(place):
+    with rados.ReadOpCtx() as read:
+        entries, _ = io.get_omap_vals(read, "", "", 1000)
+        try:
+            io.operate_read_op(read, place)
+        except rados.ObjectNotFound:
+            return []
+        return [key for key, _ in entries]
+print({"listed": rbd.RBD().list(io), "trash": [entry["name"] for entry in rbd.RBD().trash_list(io)]}
+      | {place: keys(place) for place in ("berth.images", "berth.clients", "berth.trash")})""")
+    return {place: sorted(names) for place, names in ast.literal_eval(out).items()}
+
+
+def count_points(ceph, image):
+    """How many snapshots of librbd the image has from which copies are made, as (listed ones, ones that wait in its trash)."""
+    return ast.literal_eval(ceph.rbd(f"""
+with rbd.Image(io, '{image}', read_only=True) as opened:
+    trash = [one['namespace'] == rbd.RBD_SNAP_NAMESPACE_TYPE_TRASH for one in opened.list_snaps()]
+print((trash.count(False), trash.count(True)))"""))
+
+
+@pytest.mark.parametrize("call, step", [(call, step) for call in ("snapshot", "create") for step in STEPS
+                                        if (call, step) != ("snapshot", "grown")])
+def test_a_copy_that_died_at_a_step_is_made_once_by_the_next_call(ceph, image, serve, call, step):
+    """A snapshot of a volume, and a larger volume that is made from a snapshot."""
+    served = serve("n1").start()
+    served.write_block(1, b"a")
+    served.stop()
+    ceph.call("fence", node="n2", image=image, target="n1")
+    origin = image
+    if call == "create":
+        origin = f"snap-of-{image}"
+        ceph.call("snapshot", image=image, snapshot=origin)
+    without = in_pool(ceph)
+    for number in range(10):
+        name = f"copy-{number}-of-{image}"
+        members = {"image": image, "snapshot": name} if call == "snapshot" else {
+            "image": name, "size": 16 * MIB, "source": origin}
+        if ceph.kill_at_step(step, name, origin, call, **members):
+            break
+        again(ceph, call, **members)
+        ceph.call("delete", image=name)
+    else:
+        pytest.fail(f"none of the calls of {call} died when it was {step}")
+
+    answer = ceph.call(call, **members)
+    assert (answer["name"], answer["size"], answer.get("snapshotOf", "")) == (
+        name, *((8 * MIB, image) if call == "snapshot" else (16 * MIB, "")))
+    assert letters(ceph, name, 3) == ".a."
+    internal = ceph.rbd(f"print(rbd.Image(io, '{name}', read_only=True).id())")
+    assert ceph.call(call, **members) == answer
+    assert ceph.rbd(f"print(rbd.Image(io, '{name}', read_only=True).id())") == internal, "it is made once"
+    assert in_pool(ceph) == without | {place: sorted([*without[place], name]) for place in ("listed", "berth.images")}
+    assert count_points(ceph, origin) == (0, 1), "that of the one copy waits for the copy's end"
+
+    # What is in use by nobody needs no fence, and nothing of the call that died keeps the origin in the trash.
+    for made in (name, image, origin):
+        ceph.call("delete", image=made)
+    assert in_pool(ceph) == {place: [found for found in names if found not in (image, origin)] for place, names in without.items()}
