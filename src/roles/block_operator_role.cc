@@ -30,7 +30,12 @@ class BlockOperatorRole : public Controller {
 
   std::string_view name() const override { return operator_.name(); }
   void Start() override { operator_.Start(); }
-  void Stop() override { operator_.Stop(); }
+  // A call of the storage may take half an hour, and would go on beside the next leader's if this
+  // process ended without it. Its outcome is unknown then, as after a crash.
+  void Stop() override {
+    machine_.exec->EndRuns();
+    operator_.Stop();
+  }
 
  private:
   // `client` is borrowed.

@@ -41,8 +41,11 @@ class PodUtilities {
   platform::Exec& exec(std::string_view plugin) { return utilities_->GetExec(plugin); }
   // Runs them in that pod alone.
   platform::Exec& pod_exec(std::string_view plugin) { return utilities_->GetPodExec(plugin); }
-  // Ends running and later runs in pods with CANCELLED.
-  void CancelRuns() { utilities_->CancelRuns(); }
+  // Ends running and later runs with CANCELLED, those in pods and those on this machine.
+  void CancelRuns() {
+    utilities_->CancelRuns();
+    utilities_->EndHostRuns();
+  }
   platform::Mounter& mounter() { return *mounter_; }
 
  private:

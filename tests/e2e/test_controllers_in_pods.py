@@ -1,14 +1,16 @@
-"""Utilities of controllers and of the shipped driver run in the pod that is registered on their node, by the rules of nodes."""
+"""Utilities of controllers and of the shipped driver run in the pod that is registered on their node, by the rules of nodes.
+What a controller runs, there or on its own machine, ends with the controller."""
 import base64
 import json
 import os
 import pathlib
 import shutil
+import signal
 import time
 
 import pytest
 from lib import flex, handmade_pod, objects
-from lib.roles import LEASE
+from lib.roles import LEASE, Role
 from lib.standalone import BINARY, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.mountpod, pytest.mark.flex]
@@ -52,6 +54,16 @@ echo called >>{log}
 sleep {seconds}
 END
 chmod 755 {folder}/berth-rbd; sleep 100000"""
+# Stands in for berth-rbd on the operator's machine, and does the same. `trap` is what it does when it is told to end.
+UTILITY = """#!/bin/sh
+if grep -q '"call":"check"'; then echo '{{}}'; exit; fi
+trap {trap} TERM
+echo called >>{log}
+sleep {seconds} &
+wait
+sleep {seconds}
+"""
+TRAPS = {"in-order": "'echo told >>{log}; exit 1'", "never": "''"}
 
 
 @pytest.fixture
@@ -197,3 +209,29 @@ def test_an_operator_that_is_to_end_ends_what_it_runs_in_the_pod(new_berth, star
     assert role.stop() == 0
     assert time.monotonic() - begun < 10, "the call in the pod may take longer"
     assert find_processes("sleep", seconds) == [], "nothing goes on that nobody knows of"
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_an_operator_that_is_to_end_ends_what_it_runs_on_its_machine(new_berth, short, trap):
+    berth = new_berth().start()
+    log = short / "calls"
+    seconds = f"2000{os.getpid()}"
+    program = pathlib.Path(shutil.copy(BINARY, short / "berth"))
+    utility = short / "berth-rbd"
+    utility.write_text(UTILITY.format(trap=TRAPS[trap].format(log=log), log=log, seconds=seconds))
+    utility.chmod(0o755)
+    role = Role(short / "role.log", "controller", "--roles=block-operator", "--kubeconfig", berth.data / "kubeconfig", *LEASE,
+                "--block-operator-agents=false", program=program)
+    try:
+        berth.apply([ceph_secret(), ceph_cluster("first")])
+        wait_for("a call on the machine", lambda: "called" in read_lines(log) and find_processes("sleep", seconds))
+        assert role.stop() == 0
+        # A process that is killed needs a moment to end.
+        wait_for("the end of the utility", lambda: not find_processes("sleep", seconds) and
+                 not find_processes("/bin/sh", str(utility), "call"), seconds=10)
+        assert ("told" in read_lines(log)) == (trap == "in-order")
+        assert "the process ends without it" not in role.log(), "the role has waited for what it runs"
+    finally:
+        role.stop()
+        for process in find_processes("sleep", seconds):
+            os.kill(process, signal.SIGKILL)

@@ -37,12 +37,12 @@ def kubeconfig_of(path, socket, **user):
 
 
 class Role:
-    """A process of a role; `arguments` begin with the subcommand or the sidecar's name."""
+    """A process of a role; `arguments` begin with the subcommand or the sidecar's name. `program` is another copy of Berth."""
 
-    def __init__(self, log, *arguments, env=None):
+    def __init__(self, log, *arguments, env=None, program=BINARY):
         self.log_path = pathlib.Path(log)
         with open(self.log_path, "ab") as out:
-            self.process = subprocess.Popen([BINARY, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out,
+            self.process = subprocess.Popen([program, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=out, env=os.environ | (env or {}))
 
     def log(self):

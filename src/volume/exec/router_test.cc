@@ -44,6 +44,13 @@ TEST_F(RouterTest, WithoutARegistrationTheHostRunsIt) {
   EXPECT_EQ(pods_.runtime().script().Count("ListContainers"), 0);
 }
 
+TEST_F(RouterTest, WhatRunsOnTheHostEndsWithTheProcessAndNotWithThePods) {
+  router_->CancelRuns();
+  EXPECT_EQ(Where(), "host\n");
+  router_->EndHostRuns();
+  EXPECT_EQ(router_->GetExec(kPlugin).Run(kWhere).status().code(), StatusCode::kCancelled);
+}
+
 TEST_F(RouterTest, ARegisteredPodRunsItAndOnlyItsPluginsUtilities) {
   const std::string id = pods_.Register("uid-1");
   EXPECT_EQ(Where(), id + "\n");
