@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 
+from controllers import ROLE, Controller
 from flows import attach, main_job
 from storages import KINDS
 from survivor import Survivor
@@ -47,6 +48,7 @@ class Place:
         self.agent = None
         self.handler = None
         self.proxy = None
+        self.controller = None
         self.storages = {}
         self._make()
         return self
@@ -64,8 +66,9 @@ class Place:
         self.handler.kubelet = self.berth.data / "kubelet"
 
     def _unmake(self):
-        if self.agent is not None:
-            self.agent.kill()
+        for process in (self.agent, self.controller):
+            if process is not None:
+                process.kill()
         for storage in self.storages.values():
             storage.end()
         self.berth.kill()
@@ -78,12 +81,16 @@ class Place:
         shutil.rmtree(self.folder / "h")
         shutil.rmtree(self.folder / "r", ignore_errors=True)
 
-    def _begin_double(self):
-        """Starts the CSI driver double without any volumes."""
+    def _begin_double(self, beside_controller):
+        """Starts the CSI driver double without any volumes. Its controllers are Berth's, or it has a Controller, which is
+        not started."""
         registry = self.berth.data / "kubelet" / "plugins_registry"
         registry.mkdir(parents=True, exist_ok=True)
         self.double = csi_double.CsiDouble(self.folder / "d", registry).start()
-        self.berth.flags += ["--csi-driver", self.double.socket]
+        if beside_controller:
+            self.controller = Controller(self.berth, self.double, self.folder)
+        else:
+            self.berth.flags += ["--csi-driver", self.double.socket]
 
     def _end_double(self):
         if self.double is None:
@@ -148,8 +155,8 @@ class Place:
     def prepare(self, flow, fresh):
         """Makes Berth's data folder one in which Berth has been used before, or removes it. Used means that each driver
         has made a volume, because the first one leaves objects that the later ones find. A flow of a storage uses no
-        such driver."""
-        if hasattr(flow, "storage"):
+        such driver, and one with a Controller removes what its driver leaves."""
+        if hasattr(flow, "storage") or hasattr(flow, "beside_controller"):
             return
         if fresh:
             shutil.rmtree(self.berth.data, ignore_errors=True)
@@ -170,7 +177,7 @@ class Place:
         self.berth.log.unlink(missing_ok=True)
         self.berth.flags = []
         if getattr(flow, "beside_double", False):
-            self._begin_double()
+            self._begin_double(getattr(flow, "beside_controller", False))
         if getattr(flow, "beside_agent", False):
             self._begin_agent()
         storage = self._begin_storage(flow.storage) if hasattr(flow, "storage") else None
@@ -180,7 +187,7 @@ class Place:
             self.berth.flags += ["--crust-run", handler.run]
         faults = {"BERTH_FAULTS": ",".join(f"{point}=crash" for point in crashes)} if crashes else {}
         survivor = Survivor(self.berth, {"BERTH_FAULT_ONCE": str(marks), "BERTH_FAULT_LOG": str(log), **faults},
-                            self.double, self.agent, handler, self.runtime, storage, self.proxy)
+                            self.double, self.agent, handler, self.runtime, storage, self.proxy, self.controller)
         killed, over = threading.Event(), threading.Event()
         try:
             survivor.start()
@@ -199,11 +206,11 @@ class Place:
             assert not left, "left behind:\n" + "\n".join(left) + f"\n{self.berth.log_tail(60)}"
             self._end_double()
             self._end_proxy()
-            self.agent = None
+            self.agent = self.controller = None
         except BaseException:
             over.set()
             self.begin_anew()
-            self.agent = None
+            self.agent = self.controller = None
             raise
         return killed.is_set() if kill is not None else len(list(marks.iterdir())) == len(crashes)
 
@@ -211,10 +218,12 @@ class Place:
         """Gives the process id of a role, or None while it does not run."""
         if role == "containerd":
             return self.runtime.pid()
-        process = self.handler.process if role == "crust-handler" else self.berth.process
+        beside = {"crust-handler": self.handler, ROLE: self.controller}
+        owner = beside.get(role, self.berth)
+        process = owner and owner.process
         if process is None or process.poll() is not None:
             return None
-        return process.pid if role in ("up", "crust-handler") else _child_of(process.pid, role)
+        return process.pid if role == "up" or role in beside else _child_of(process.pid, role)
 
 
 def _child_of(up, role):

@@ -35,7 +35,7 @@ class Survivor:
     patience = 60
 
     def __init__(self, berth, environment=None, double=None, agent=None, handler=None, runtime=None, storage=None,
-                 proxy=None):
+                 proxy=None, controller=None):
         self.berth = berth
         self.environment = environment or {}
         self.double = double
@@ -44,6 +44,7 @@ class Survivor:
         self.runtime = runtime
         self.storage = storage
         self.proxy = proxy
+        self.controller = controller
         if storage is not None:
             self.patience = 150
         self.api = local_api.LocalApi(berth.data / "api.sock")
@@ -68,6 +69,9 @@ class Survivor:
         if self.berth.process.poll() is not None:
             self.restarts += 1
             self.start()
+        if self.controller is not None and self.controller.has_died():
+            self.restarts += 1
+            self.controller.hand_over(self.environment)
 
     def stop(self):
         """Stops Berth in order, and again if a crash interrupts the stop."""
@@ -88,8 +92,8 @@ class Survivor:
 
         def attempt():
             nonlocal last
-            self.revive()
             try:
+                self.revive()
                 return action()
             except standalone.Failure as failure:
                 last = failure
@@ -101,7 +105,8 @@ class Survivor:
             raise AssertionError(f"{failure}\n{last}\n{self.state()}\n{self.log_tail()}") from None
 
     def log_tail(self):
-        beside = {"block agent": self.agent, "I/O proxy": self.proxy, "CRUST handler": self.handler}
+        beside = {"block agent": self.agent, "I/O proxy": self.proxy, "CRUST handler": self.handler,
+                  "controller": self.controller}
         return self.berth.log_tail(60) + "".join(f"\n-- {name}:\n{process.log_tail()}"
                                                  for name, process in beside.items() if process is not None)
 

@@ -6,13 +6,13 @@ import queue
 import time
 import traceback
 
-from flows import FLOWS, STORAGE_FLOWS
+from flows import FLOWS, STORAGE_FLOWS, SWITCH_FLOWS
 from place import Place
 
 WORKERS = int(os.environ.get("BERTH_CRASH_WORKERS", "3"))
 # Points that depend on the order of threads are not passed each time.
 TRIES = 4
-ALL_FLOWS = FLOWS | STORAGE_FLOWS
+ALL_FLOWS = FLOWS | STORAGE_FLOWS | SWITCH_FLOWS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 #include "api/kind_info.h"
 #include "base/base64.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "http/gzip.h"
 
@@ -176,7 +177,7 @@ Status IntentRecord::WriteUpTo(int64_t change) {
     text = MakeText();
     changes = changes_;
   }
-  const Status written = WriteText(text);
+  const Status written = WriteLease(text);
   MutexLock lock(mutex_);
   if (written.ok()) {
     written_ = changes;
@@ -189,6 +190,12 @@ Status IntentRecord::WriteUpTo(int64_t change) {
     if (written.code() == StatusCode::kAborted) loaded_ = false;
   }
   return written;
+}
+
+Status IntentRecord::WriteLease(const std::string& text) {
+  RETURN_IF_ERROR(base::FaultPoint<"provisioner.intents.before">());
+  RETURN_IF_ERROR(WriteText(text));
+  return base::FaultPoint<"provisioner.intents.after">();
 }
 
 Status IntentRecord::WriteText(const std::string& text) {

@@ -63,6 +63,10 @@ class IntentRecord {
  private:
   // Writes the record as it is, unless change `change` is written already.
   base::Status WriteUpTo(int64_t change) ABSL_LOCKS_EXCLUDED(write_mutex_, mutex_);
+  // Passes the record's own fault points, because those of the API's writes are also passed by the
+  // leader election's.
+  base::Status WriteLease(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status WriteText(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_)
       ABSL_LOCKS_EXCLUDED(mutex_);
   base::Status CreateLease(const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
