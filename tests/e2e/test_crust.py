@@ -11,6 +11,7 @@ import time
 import pytest
 from lib import crust, objects, oci_killer, standalone, who_sees
 from lib.crust import events, shell, told
+from lib.ended_pods import run_to_end
 from lib.standalone import Failure, wait_for
 
 pytestmark = [pytest.mark.crust, pytest.mark.e2e]
@@ -106,9 +107,8 @@ def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     run(berth, "second", "data")
     assert "kept" in shell(berth, "second", "cat /data/note")
     berth.run("delete", "pod", "second")
-    berth.apply(objects.pod("third", "cat /data/note; grep ' /data ' /proc/mounts", ["data"]))
-    berth.wait_phase("pods", "third", "Succeeded")
-    assert "kept" in berth.run("logs", "third").stdout
+    _, said = run_to_end(berth, objects.pod("third", "cat /data/note; grep ' /data ' /proc/mounts", ["data"]))
+    assert "kept" in said
 
 
 def test_story_2_the_handler_lacks_what_the_pod_needs(berth, handler):
@@ -197,7 +197,7 @@ def test_an_ephemeral_container_shares_the_volume(berth, kubectl_of):
     def ended():
         [status] = berth.get("pod", "user")["status"].get("ephemeralContainerStatuses", [{}])
         return status.get("state", {}).get("terminated")
-    wait_for("the ephemeral container to end", ended)
+    assert wait_for("the ephemeral container to end", ended)["exitCode"] == 0, berth.describe("pods", "user")
     said = berth.run("logs", "user", "-c", "look").stdout
     assert "kept" in said and "sleep 1000" in said  # the volume's file, and its target's first process
     assert shell(berth, "user", "cat /data/answer").strip() == "seen"

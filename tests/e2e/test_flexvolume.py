@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from lib import flex, handmade_pod, leaks, objects
+from lib.ended_pods import judge_end
 from lib.mounts import targets
 from lib.standalone import wait_for
 
@@ -77,8 +78,7 @@ class Site:
     def finish(self, name):
         """Ends the writer, deletes it, checks that nothing was lost, and gives how many numbers it wrote."""
         self.berth.end_by_file(name, "/data/stop")
-        self.berth.wait_phase("pod", name, "Succeeded")
-        said = self.berth.run("logs", name).stdout.split()
+        said = judge_end(self.berth, name)[1].split()
         assert said[0] == "wrote" and len(said) == 2, f"not one error, but: {said}"
         self.remove(name)
         return int(said[1])
@@ -92,8 +92,7 @@ class Site:
     def read(self, name, driver, volume):
         """Reads the numbers by a new pod."""
         self.start(name, "cat /data/numbers", driver, volume)
-        self.berth.wait_phase("pod", name, "Succeeded")
-        numbers = self.berth.run("logs", name).stdout.split()
+        numbers = judge_end(self.berth, name)[1].split()
         self.remove(name)
         return numbers
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 from lib import objects
-from lib.kubectl import config_map, finished, running, watching
+from lib.kubectl import config_map, finished, running, wait_succeeded, watching
 from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.api, pytest.mark.e2e]
@@ -446,7 +446,7 @@ def test_a_second_pod_finds_the_data_of_the_first(kubectl):
 def test_a_pod_by_run(kubectl):
     out = kubectl("run", "once", "--image=berth.local/busybox:1", "--restart=Never", "--", "echo", "from run")
     assert out == "pod/once created\n"
-    wait_for("the pod to end", lambda: kubectl("get", "pod", "once", "-o", "jsonpath={.status.phase}") == "Succeeded")
+    wait_succeeded(kubectl, "once")
     assert kubectl("logs", "once") == "from run\n"
 
 

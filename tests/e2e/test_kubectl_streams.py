@@ -5,7 +5,7 @@ import socket
 
 import pytest
 from lib import objects
-from lib.kubectl import finished, running, watching
+from lib.kubectl import finished, running, wait_succeeded, watching
 from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.api, pytest.mark.e2e]
@@ -26,6 +26,7 @@ def test_logs_follow_to_the_end(kubectl):
     wait_for("the pod to start", lambda: kubectl("get", "pod", "slow", "-o", "jsonpath={.status.phase}")
              in ("Running", "Succeeded"))
     assert kubectl("logs", "-f", "slow") == "first\nlast\n"
+    wait_succeeded(kubectl, "slow")
 
 
 def test_logs_of_the_container_before(kubectl):

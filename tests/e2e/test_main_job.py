@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from lib import objects
-from lib.ended_pods import run_to_end
+from lib.ended_pods import judge_end, run_to_end
 from lib.standalone import ROOT, wait_for
 
 pytestmark = [pytest.mark.claimtopod, pytest.mark.e2e]
@@ -31,13 +31,11 @@ def volume_of(berth, claim_name):
 def test_the_examples_do_what_the_readme_says(berth, leak_free):
     berth.apply(ROOT / "examples" / "claim.yaml")
     berth.apply(ROOT / "examples" / "first-pod.yaml")
-    berth.wait_phase("pods", "first", "Succeeded")
-    written = berth.run("logs", "first").stdout
+    _, written = judge_end(berth, "first")
     assert written.startswith("written by the first pod")
     delete_pod(berth, "first")
     berth.apply(ROOT / "examples" / "second-pod.yaml")
-    berth.wait_phase("pods", "second", "Succeeded")
-    assert written in berth.run("logs", "second").stdout
+    assert written in judge_end(berth, "second")[1]
 
 
 @pytest.mark.parametrize("fs_type,size", [("ext4", "64Mi"), ("xfs", "320Mi")])

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from lib import debian_root, mount_pods, objects, pod_image
+from lib.ended_pods import run_to_end
 from lib.mounts import targets
 from lib.standalone import ROOT, wait_for
 
@@ -66,9 +67,8 @@ def test_cephfs_by_the_utilities_of_a_pod(module_berth, ceph_cluster, mount_pod)
     assert serving == {target: mount_pod[1]["metadata"]["uid"]}, "its daemon runs in the mount pod"
     assert target in targets(), "the host sees it"
     # Another pod mounts the volume, and sees what has reached the cluster.
-    berth.apply(pod("reader", "until cat /data/file; do sleep 0.1; done", volume))
-    berth.wait_phase("pod", "reader", "Succeeded")
-    assert berth.run("logs", "reader").stdout == "precious\n"
+    _, said = run_to_end(berth, pod("reader", "until cat /data/file; do sleep 0.1; done", volume))
+    assert said == "precious\n"
 
     for name in "reader", "writer":
         berth.delete("pod", name)

@@ -9,6 +9,7 @@ import tempfile
 
 import pytest
 from lib import debian_root, gluster, mount_pods, objects, pod_image
+from lib.ended_pods import judge_end, run_to_end
 from lib.mounts import targets
 from lib.standalone import wait_for
 
@@ -127,8 +128,7 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
 
     # The old pod's last mount is unmounted, and the old pod ends. The newer one keeps its mounts.
     berth.run("exec", "reader", "--", "touch", "/data/stop")
-    berth.wait_phase("pod", "writer", "Succeeded")
-    said = berth.run("logs", "writer").stdout.strip()
+    said = judge_end(berth, "writer")[1].strip()
     written = re.fullmatch(r"wrote (\d+)", said)
     assert written, f"not one error, but: {said}"
     assert numbers(server, "story") == [str(i) for i in range(int(written[1]))]
@@ -153,9 +153,8 @@ def test_a_glusterfs_volume_by_the_utilities_of_a_pod(server, berth, pods_of_glu
     assert "nothing to do" in berth.run(*upgrade).stdout
 
     # Users notice nothing, and the data is there.
-    berth.apply(pod("again", "cat /data/numbers", volume))
-    berth.wait_phase("pod", "again", "Succeeded")
-    assert berth.run("logs", "again").stdout.split() == numbers(server, "story")
+    _, said = run_to_end(berth, pod("again", "cat /data/numbers", volume))
+    assert said.split() == numbers(server, "story")
     assert pods_of_gluster.registered() == third["metadata"]["uid"]
 
 

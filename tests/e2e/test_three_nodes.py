@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 from lib import csi_double, mounts, objects
-from lib.ended_pods import run_to_end
+from lib.ended_pods import judge_end, run_to_end
 from lib.further_node import DRIVER, FurtherNode
 from lib.standalone import Standalone, wait_for
 
@@ -258,8 +258,8 @@ def test_a_volume_of_a_dead_node_waits_for_it_and_is_unharmed(cluster):
     found = wait_for("an explanation", lambda: (c := cluster.cause("pod/reader"))["id"] == "volumes-node-gone" and c)
     assert "only on node-b" in found["summary"]
     cluster.revive("node-b")
-    ended = berth.wait_phase("pods", "reader", "Succeeded", "Failed", seconds=120)
-    assert ended["spec"]["nodeName"] == "node-b" and berth.run("logs", "reader").stdout == "kept\n"
+    ended, output = judge_end(berth, "reader", seconds=120)
+    assert ended["spec"]["nodeName"] == "node-b" and output == "kept\n"
 
 
 def test_a_volume_of_a_driver_that_attaches_moves_on(cluster):
@@ -286,8 +286,8 @@ def test_a_volume_of_a_driver_that_attaches_moves_on(cluster):
         wait_for("the wait", lambda: any("Multi-Attach" in e["message"] for e in berth.events("reader")))
         assert cluster.attached() == {"node-c"}, "nobody has vouched for the node's death yet"
         cluster.taint("node-c", OUT_OF_SERVICE)
-        ended = berth.wait_phase("pods", "reader", "Succeeded", "Failed", seconds=120)
-        assert ended["spec"]["nodeName"] == "node-a" and berth.run("logs", "reader").stdout == "kept\n"
+        ended, output = judge_end(berth, "reader", seconds=120)
+        assert ended["spec"]["nodeName"] == "node-a" and output == "kept\n"
     finally:
         there.kill()
         there.wait()

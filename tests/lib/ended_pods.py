@@ -23,6 +23,15 @@ def find_losses(pod, sockets):
     return [line for line in lines if any(container in line for container in ids)]
 
 
+def judge_end(berth, name, phase="Succeeded", seconds=60):
+    """Waits for the end of a pod, which must have that phase, and gives (the pod, its output). The phase follows from the
+    exit codes of all its containers."""
+    ended = berth.wait_phase("pods", name, "Succeeded", "Failed", seconds=seconds)
+    output = berth.run("logs", name).stdout
+    assert ended["status"]["phase"] == phase, f"{output}\n{berth.describe('pods', name)}"
+    return ended, output
+
+
 def run_to_end(berth, manifest, phase="Succeeded", seconds=60, sockets=()):
     """Applies a pod, waits for its end, and gives (the pod, its output). The pod stays. One whose output containerd lost is
     deleted and runs again, so its script has to do the same when it runs twice. `sockets`: of the containerds of further
@@ -32,9 +41,7 @@ def run_to_end(berth, manifest, phase="Succeeded", seconds=60, sockets=()):
         if attempt > 0:
             berth.run("delete", "pod", name)
         berth.apply(manifest)
-        ended = berth.wait_phase("pods", name, "Succeeded", "Failed", seconds=seconds)
-        output = berth.run("logs", name).stdout
-        assert ended["status"]["phase"] == phase, f"{output}\n{berth.describe('pods', name)}"
+        ended, output = judge_end(berth, name, phase, seconds)
         losses = find_losses(ended, [berth.runtime_socket, *sockets])
         if not losses:
             return ended, output

@@ -121,11 +121,19 @@ def running(kubectl, name, script="sleep 1000", **spec):
     kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s", timeout=90)
 
 
+def wait_succeeded(kubectl, name):
+    """Waits for the end of a pod, whose containers must all end with 0."""
+    def ended():
+        phase = kubectl("get", "pod", name, "-o", "jsonpath={.status.phase}")
+        return phase if phase in ("Succeeded", "Failed") else None
+    phase = wait_for(f"pod {name} to end", ended)
+    assert phase == "Succeeded", f"{kubectl('logs', name)}\n{kubectl('describe', 'pod', name)}"
+
+
 def finished(kubectl, name, script, **spec):
     """Runs a pod to its end, and gives its output."""
     kubectl.apply(objects.pod(name, script, **spec))
-    wait_for(f"pod {name} to end", lambda: kubectl("get", "pod", name, "-o", "jsonpath={.status.phase}")
-             in ("Succeeded", "Failed"))
+    wait_succeeded(kubectl, name)
     return kubectl("logs", name)
 
 

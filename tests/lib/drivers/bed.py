@@ -9,6 +9,7 @@ import time
 
 from lib import leaks, mounts, objects
 from lib.drivers.driver import CLAIMS, CLASS, SECRET, SNAPSHOTS
+from lib.ended_pods import judge_end
 from lib.kubernetes.programs import Process
 from lib.standalone import Standalone, wait_for
 
@@ -109,9 +110,7 @@ class Bed:
 
     def end_of(self, name):
         """Waits until a pod has succeeded, deletes it, and gives its output."""
-        ended = self.berth.wait_phase("pods", name, "Succeeded", "Failed", seconds=SECONDS)
-        output = self.berth.run("logs", name).stdout
-        assert ended["status"]["phase"] == "Succeeded", f"{output}\n{self.berth.describe('pods', name)}"
+        _, output = judge_end(self.berth, name, seconds=SECONDS)
         self.delete_pod(name)
         return output
 
