@@ -111,14 +111,15 @@ class Survivor:
                                                  for name, process in beside.items() if process is not None)
 
     def state(self):
-        """Gives the objects that a failure is about, for its message."""
+        """Gives the objects that a failure is about, and the volumes of the driver double, for its message."""
+        volumes = [] if self.double is None else [f"volume {path.name} of the double" for path in self.double.volumes()]
         try:
-            return "\n".join(f"{plural}: {item['metadata']['name']} {item.get('spec')} {item.get('status')}"
-                             for plural in ("pods", "persistentvolumeclaims", "volumeattachments", "volumesnapshots",
-                                           "volumesnapshotcontents", "volumegroupsnapshots",
-                                           "volumegroupsnapshotcontents", "storageclusters", "volumefences",
-                                           "nodecleanups", "blocksnapshots")
-                             for item in self.api.items(plural))
+            objects = [f"{plural}: {item['metadata']['name']} {item.get('spec')} {item.get('status')}"
+                       for plural in ("pods", "persistentvolumeclaims", "volumeattachments", "volumesnapshots",
+                                      "volumesnapshotcontents", "volumegroupsnapshots", "volumegroupsnapshotcontents",
+                                      "storageclusters", "volumefences", "nodecleanups", "blocksnapshots")
+                       for item in self.api.items(plural)]
+            return "\n".join(volumes + objects)
         except standalone.Failure as failure:
             return str(failure)
 
