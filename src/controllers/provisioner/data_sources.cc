@@ -148,11 +148,12 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldClone(const Claim& claim
   }
   const auto source = claims_.Get(DataSourceNamespace(claim), source_name);
   if (source == nullptr) return refuse("it is not there");
-  // A deleted source may still be used if it is held for a copy that may exist already, because the
-  // outcome must become known.
-  const bool begun =
-      claim.has_finalizer(kProvisioningFinalizer) && source->has_finalizer(kCloningProtection);
-  if (source->deleting() && !begun) return refuse("it is being deleted");
+  // A source that is being deleted may still be used while it is held, because this or another
+  // program may have begun to make the copy. If that were refused, the source would stay until
+  // somebody deletes the claim.
+  if (source->deleting() && !source->has_finalizer(kCloningProtection)) {
+    return refuse("it is being deleted");
+  }
   if (source->phase() != "Bound" || !IsBound(*source)) return refuse("it is not bound");
   if (!source->storage_class_name().has_value() || !claim.storage_class_name().has_value()) {
     return refuse("both claims must name a class");

@@ -9,8 +9,8 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-Status CheckSnapshot(const api::VolumeSnapshot& snapshot, bool begun) {
-  if (snapshot.deleting() && !(begun && snapshot.has_finalizer(kSnapshotProtection))) {
+Status CheckSnapshot(const api::VolumeSnapshot& snapshot) {
+  if (snapshot.deleting() && !snapshot.has_finalizer(kSnapshotProtection)) {
     return Error(StatusCode::kFailedPrecondition, "it is being deleted");
   }
   if (snapshot.content_name().empty()) {

@@ -17,10 +17,10 @@ inline constexpr std::string_view kSnapshotProtection =
 inline constexpr std::string_view kAllowModeChange =
     "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
-// OK if `snapshot` may be used. FAILED_PRECONDITION if it has no content, or is being deleted. With
-// `begun` a snapshot that is being deleted may be used, because it is held for a volume that may
-// exist already.
-base::Status CheckSnapshot(const api::VolumeSnapshot& snapshot, bool begun);
+// OK if `snapshot` may be used. FAILED_PRECONDITION if it has no content, or is being deleted. A
+// snapshot that is being deleted may be used while it has the finalizer, as with the Go program,
+// because this or another program may have begun to make a volume from it.
+base::Status CheckSnapshot(const api::VolumeSnapshot& snapshot);
 
 struct SnapshotUse {
   const api::PersistentVolumeClaim& claim;

@@ -42,8 +42,7 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldSnapshot(const Claim& cl
   const std::string context = fmt::format("snapshot '{}'", api::ObjectKey(ns, source_name));
   const auto snapshot = kube::Get<api::VolumeSnapshot>(context_.client, ns, source_name);
   RETURN_IF_ERROR_WITH(snapshot, context);
-  RETURN_IF_ERROR_WITH(CheckSnapshot(*snapshot, claim.has_finalizer(kProvisioningFinalizer)),
-                       context);
+  RETURN_IF_ERROR_WITH(CheckSnapshot(*snapshot), context);
   const auto content =
       kube::Get<api::VolumeSnapshotContent>(context_.client, "", snapshot->content_name());
   RETURN_IF_ERROR_WITH(content, context);

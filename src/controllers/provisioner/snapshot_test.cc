@@ -13,7 +13,6 @@ struct Row {
   const char* name;
   const char* refusal;  // a part of the message; nullptr: it may be used
   Json snapshot, content, claim;
-  bool begun = false;
   bool prevent_mode_conversion = true;
 };
 
@@ -37,7 +36,7 @@ TEST_P(SnapshotUseTest, SaysWhatIsInTheWay) {
               {"status", {{"snapshotHandle", "handle"}}}},
              row.content));
   const api::PersistentVolumeClaim claim(MakeClaim("data", row.claim));
-  const base::Status usable = CheckSnapshot(snapshot, row.begun);
+  const base::Status usable = CheckSnapshot(snapshot);
   const base::StatusOr<std::string> handle =
       usable.ok() ? SnapshotHandle({.claim = claim,
                                     .snapshot = snapshot,
@@ -71,9 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
             {},
             {{"spec", {{"resources", {{"requests", {{"storage", "2Gi"}}}}}}}}},
         Row{"SizeNotSaid", nullptr, {{"status", {{"restoreSize", nullptr}}}}},
-        Row{"Deleted", "being deleted", kDeleted},
-        Row{"DeletedAndNotBegun", "being deleted", kDeletedButHeld},
-        Row{"DeletedButBegun", nullptr, kDeletedButHeld, {}, {}, true},
+        Row{"Deleted", "being deleted", kDeleted}, Row{"DeletedButHeld", nullptr, kDeletedButHeld},
         Row{"NoContent",
             "no content yet: pool is full",
             {{"status",
@@ -93,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
             {},
             {{"metadata", {{"annotations", {{std::string(kAllowModeChange), "true"}}}}}},
             kBlock},
-        Row{"OtherModeNotPrevented", nullptr, {}, {}, kBlock, false, false},
+        Row{"OtherModeNotPrevented", nullptr, {}, {}, kBlock, false},
         Row{"ModeNotSaid", nullptr, {}, {{"spec", {{"sourceVolumeMode", nullptr}}}}, kBlock}),
     [](const auto& info) { return info.param.name; });
 

@@ -15,7 +15,16 @@ Json CloneOf(const std::string& source, const std::string& size = "1Gi") {
                             {"resources", {{"requests", {{"storage", size}}}}}}}}));
 }
 
-using CloneTest = ProvisionerTest;
+class CloneTest : public ProvisionerTest {
+ protected:
+  // The claim "source" as if it were deleted while only `finalizer` keeps it.
+  void PutDeletedSource(std::string_view finalizer) {
+    Claim source = GetClaim("source");
+    source.mutable_json()["metadata"]["finalizers"] = {finalizer};
+    source.mutable_json()["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z";
+    cluster_.Put(source);
+  }
+};
 
 TEST_F(CloneTest, ACopyIsMadeFromTheSourcesVolumeAndTheSourceIsHeldMeanwhile) {
   Begin();
@@ -75,6 +84,29 @@ TEST_F(CloneTest, ASourceThatIsDeletedWhileTheOutcomeIsUnknownStaysUntilItIsKnow
   script().Release("CreateVolume");
   EXPECT_TRUE(WaitVolume("pvc-uid-copy"));
   EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(2));
+}
+
+// As after a kill of the Go program in CreateVolume: no intent says that a copy may exist.
+TEST_F(CloneTest, ADeletedSourceThatAnotherProgramHeldIsCopiedAndLetGo) {
+  Begin();
+  AddSource();
+  // The copy needs the source, and is made only once its class is there.
+  cluster_.Put(Merged(CloneOf("source"), {{"spec", {{"storageClassName", "later"}}}}));
+  PutDeletedSource(kCloning);
+  cluster_.Put(MakeClass("later"));
+  ASSERT_TRUE(WaitVolume("pvc-uid-copy"));
+  BindClaim("copy");
+  EXPECT_TRUE(cluster_.WaitUntil(
+      [&] { return cluster_.client.Peek(Claim::kInfo, "default", "source").is_null(); }));
+}
+
+TEST_F(CloneTest, ADeletedSourceThatNobodyHeldIsRefused) {
+  Begin();
+  AddSource();
+  PutDeletedSource("kubernetes.io/pvc-protection");
+  cluster_.Put(CloneOf("source"));
+  EXPECT_TRUE(cluster_.events.WaitFor("clone claim 'source': it is being deleted"));
+  EXPECT_EQ(script().Count("CreateVolume"), 1);
 }
 
 TEST_F(CloneTest, SourcesOfOtherKindsAreLeftToPopulators) {
@@ -243,6 +275,22 @@ TEST_F(RestoreTest, ASnapshotThatIsDeletedWhileTheOutcomeIsUnknownStaysUntilItIs
   Delete(api::kinds::kVolumeSnapshot, "default", "snap");
   script().Release("CreateVolume");
   ASSERT_TRUE(WaitVolume("pvc-uid-restored"));
+  BindClaim("restored");
+  EXPECT_TRUE(cluster_.WaitUntil([&] {
+    return cluster_.client.Peek(api::kinds::kVolumeSnapshot, "default", "snap").is_null();
+  }));
+}
+
+// As after a kill of the Go program in CreateVolume: no intent says that a volume may exist.
+TEST_F(RestoreTest, ADeletedSnapshotThatAnotherProgramHeldIsRestoredAndLetGo) {
+  BeginWithSnapshot();
+  AddSnapshot({{"metadata",
+                {{"finalizers", {std::string(kSnapshotProtection)}},
+                 {"deletionTimestamp", "2026-01-01T00:00:00Z"}}}});
+  AddContent();
+  cluster_.Put(Restored());
+  ASSERT_TRUE(WaitVolume("pvc-uid-restored"));
+  EXPECT_EQ(CreateRequests().back().volume_content_source().snapshot().snapshot_id(), handle_);
   BindClaim("restored");
   EXPECT_TRUE(cluster_.WaitUntil([&] {
     return cluster_.client.Peek(api::kinds::kVolumeSnapshot, "default", "snap").is_null();
