@@ -8,10 +8,13 @@ from lib import kube, objects
 from lib.kubernetes.programs import Sidecar
 from lib.kubernetes.recording_proxy import RecordingProxy
 from lib.kubernetes.world import NODE, World
+from lib.standalone import wait_for
 
 pytestmark = [pytest.mark.dropin, pytest.mark.parametrize("side", ["own-api"])]
 
 COUNT = 10
+BURST = 60  # fewer than the provisioner has workers
+STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 
 
 def request_of(method, path):
@@ -25,7 +28,8 @@ def request_of(method, path):
 
 
 class Counted:
-    """A sidecar behind a proxy that counts its requests. Watches, which stay open, and leases are not counted."""
+    """A sidecar behind a proxy that counts its requests, without leader election. Watches, which stay open, are not counted. The
+    Leases in which a provisioner records what it asks the driver for are counted by themselves."""
 
     def __init__(self, world, proxy, program):
         self._exchanges = proxy.exchanges
@@ -35,16 +39,18 @@ class Counted:
         path = world.folder / f"{program}.config"
         path.write_text(json.dumps(config))
         self.process = Sidecar(world.folder / f"{program}.log", program,
-                               [f"--kubeconfig={path}", f"--csi-address={world.double.socket}", "--timeout=10s"], False, "host")
+                               [f"--kubeconfig={path}", f"--csi-address={world.double.socket}", "--timeout=10s",
+                                f"--leader-election-namespace={world.namespace}"], False, "host")
 
     def __enter__(self):
         self._begin = len(self._exchanges)
         return self
 
     def __exit__(self, *_):
-        self.made = [exchange for exchange in self._exchanges[self._begin:]
-                     if "watch=" not in exchange[2] and "/leases" not in exchange[1]]
-        self.counts = collections.Counter(request_of(method, path) for method, path, *_ in self.made)
+        self.made = [exchange for exchange in self._exchanges[self._begin:] if "watch=" not in exchange[2]]
+        requests = collections.Counter(request_of(method, path) for method, path, *_ in self.made)
+        self.intents = {request: count for request, count in requests.items() if request.endswith(" leases")}
+        self.counts = requests - collections.Counter(self.intents)
         self.conflicts = [exchange for exchange in self.made if exchange[-1] == 409]
 
 
@@ -91,12 +97,34 @@ def test_of_claims(world, start, side):
     events = provisioner.counts.pop("create events")
     assert COUNT <= events <= 2 * COUNT
     assert provisioner.counts == {"create persistentvolumes": COUNT} and not provisioner.conflicts
+    # One before CreateVolume, and one after the claim, also after the first one, if no further claim comes within a second.
+    assert list(provisioner.intents) == ["update leases"]
+    assert COUNT <= provisioner.intents["update leases"] <= 2 * COUNT + 1
     with provisioner:
         for number, volume in enumerate(volumes):
             world.delete("PersistentVolumeClaim", f"data-{number}")
             world.wait_gone("PersistentVolume", volume)
     assert provisioner.counts == {f"{verb} persistentvolumes": COUNT for verb in ("get", "patch", "delete")}
     assert not provisioner.conflicts
+    assert provisioner.intents in ({}, {"update leases": 1}), "that after the last claim"
+
+
+def test_of_a_burst_of_claims(world, start, side):
+    """Claims that are served at the same time share the writes of what is asked for them."""
+    world.make_class()
+    names = [f"data-{number}" for number in range(BURST)]
+    for name in names:
+        world.claim(name)
+    for name in names:  # the binder has seen each claim, so that the provisioner finds all of them when it starts
+        world.wait("PersistentVolumeClaim", name, lambda item: STORAGE_PROVISIONER in (item["metadata"].get("annotations") or {}))
+    provisioner = start("csi-provisioner")
+    with provisioner:
+        for name in names:
+            world.bound(name)
+        wait_for("nothing to be recorded any more", lambda: world.intents() == {})
+    assert provisioner.counts["create persistentvolumes"] == BURST and not provisioner.conflicts
+    assert set(provisioner.intents) == {"get leases", "create leases", "update leases"}
+    assert sum(provisioner.intents.values()) <= BURST / 2, provisioner.intents
 
 
 def test_of_attachments(world, start, side):

@@ -1,5 +1,6 @@
 """A case in which a sidecar works: a driver and a namespace of its own, and the sidecar, which is the Go program or Berth."""
 import itertools
+import json
 import re
 
 from lib import objects
@@ -144,6 +145,15 @@ class World:
         for namespace in (self.namespace, "default"):
             yield from (event for event in self.cluster.items("Event", namespace)
                         if event["reason"] not in OTHERS and not UNSEEN_CLASS.fullmatch(event["message"]))
+
+    def intents(self):
+        """Gives what Berth's provisioner has recorded in this namespace that it asks the driver for, by the uid of the claim. None:
+        it has recorded nothing yet. A long record, which is compressed, gives {"packed": True}."""
+        for lease in self.cluster.items("Lease", self.namespace):
+            if lease["metadata"]["name"].startswith("berth-provisioning-"):
+                record = lease["metadata"]["annotations"]["storage.berth.dev/intents"]
+                return json.loads(record)["intents"] if record.startswith("{") else {"packed": True}
+        return None
 
     # -- comparison
 
