@@ -3,6 +3,7 @@ import grpc
 import pytest
 from lib import protobuf
 from lib.kubernetes.csi_proxy import CsiProxy, texts
+from lib.kubernetes.world import NODE
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-provisioner",)
@@ -10,6 +11,7 @@ FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s
 MAY_READ_SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
 DELETION_SECRET = "volume.kubernetes.io/provisioner-deletion-secret-"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
+OTHER_NODE = "node-b"
 
 
 @pytest.fixture
@@ -17,6 +19,15 @@ def proxy(world):
     made = CsiProxy(world.folder / "proxy.sock", world.double.socket)
     yield made
     made.close()
+
+
+@pytest.fixture
+def other_node(world):
+    """Gives a second node, in the only zone in which the double makes volumes."""
+    world.cluster.write_node(OTHER_NODE, world.driver, {f"{world.driver}/zone": "here"})
+    yield OTHER_NODE
+    for kind in ("CSINode", "Node"):
+        world.cluster.delete(kind, OTHER_NODE)
 
 
 def with_secret(world, name):
@@ -62,17 +73,71 @@ def test_capacity_is_asked_for(world, proxy):
     world.same("topology", texts(protobuf.decode(topology)[1]))
 
 
+def select(world, node, claim="data"):
+    """Selects a node for a claim, as the scheduler does."""
+    world.cluster.patch("PersistentVolumeClaim", claim, {"metadata": {"annotations": {SELECTED_NODE: node}}}, world.namespace)
+
+
+def fill_the_selected_node(world, proxy):
+    """From now on the driver answers RESOURCE_EXHAUSTED. Gives the claim without the selected node."""
+    proxy.codes[grpc.StatusCode.UNKNOWN] = grpc.StatusCode.RESOURCE_EXHAUSTED
+    world.double.be_wrong("unknown-code:CreateVolume")
+    return world.wait("PersistentVolumeClaim", "data", lambda item: SELECTED_NODE not in item["metadata"]["annotations"])
+
+
 def test_the_selected_node_is_full(world, proxy):
     """RESOURCE_EXHAUSTED after a timeout for a selected node removes the selection, so that the pod can go elsewhere."""
     world.make_class(binding="WaitForFirstConsumer")
     world.double.be_wrong("hangs:CreateVolume")
     world.start("csi-provisioner", "--timeout=1s", *FAST[1:], f"--csi-address={proxy.path}")
     world.claim("data")
-    world.cluster.patch("PersistentVolumeClaim", "data", {"metadata": {"annotations": {SELECTED_NODE: "node-a"}}}, world.namespace)
+    select(world, NODE)
     heard = world.events("data", "ProvisioningFailed", seconds=60)
     assert any("DeadlineExceeded" in message for _, _, message in heard)
-    proxy.codes[grpc.StatusCode.UNKNOWN] = grpc.StatusCode.RESOURCE_EXHAUSTED
-    world.double.be_wrong("unknown-code:CreateVolume")
-    claim = world.wait("PersistentVolumeClaim", "data", lambda item: SELECTED_NODE not in item["metadata"]["annotations"])
-    world.same("claim", claim)
+    world.same("claim", fill_the_selected_node(world, proxy))
     wait_for("the event", lambda: any("ResourceExhausted" in message for _, _, message in world.events("data")), seconds=60)
+
+
+@pytest.fixture
+def late_volume(world, proxy):
+    """The driver has made the volume of a claim on the selected node after the call for it had ended, and then answered that there
+    is no room: the claim waits for another node. Gives that volume's folder."""
+    world.make_class(binding="WaitForFirstConsumer")
+    world.double.be_wrong("late:CreateVolume")
+    world.start("csi-provisioner", "--timeout=1s", *FAST[1:], f"--csi-address={proxy.path}")
+    world.claim("data")
+    select(world, NODE)
+    wait_for("the late volume", lambda: world.double.calls("CreateVolume", "done"))
+    fill_the_selected_node(world, proxy)
+    world.double.be_wrong()
+    [made] = world.double.volumes()
+    return made
+
+
+def test_a_late_volume_of_a_full_node(world, late_volume, other_node):
+    """After RESOURCE_EXHAUSTED another node is selected, and the first node has made the volume late. Go asks by the same name and
+    takes what the driver finds; Berth deletes that volume before."""
+    select(world, other_node)
+    _, volume = world.bound("data")
+    [left] = world.double.volumes()
+    assert left.name == volume["spec"]["csi"]["volumeHandle"]
+    if world.of_go:
+        assert left == late_volume and not world.double.calls("DeleteVolume")
+    else:
+        assert world.double.calls("DeleteVolume") == [late_volume.name]
+        wait_for("nothing to be recorded any more", lambda: world.intents() == {})
+
+
+def test_a_late_volume_of_a_deleted_claim(world, late_volume):
+    """After RESOURCE_EXHAUSTED the claim is deleted, and the first node has made the volume late. Go leaves that volume in the
+    driver; Berth deletes it."""
+    world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolumeClaim", "data")
+    world.claim("further")
+    select(world, NODE, "further")
+    world.bound("further")
+    if world.of_go:
+        assert len(world.double.volumes()) == 2
+    else:
+        wait_for("the late volume to be deleted", lambda: len(world.double.volumes()) == 1)
+        wait_for("nothing to be recorded any more", lambda: world.intents() == {})
