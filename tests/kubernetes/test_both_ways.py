@@ -246,6 +246,91 @@ def test_a_volume_that_was_never_attached(real_world):
     assert not world.double.volumes()
 
 
+def ask_for_snapshot(world):
+    """Creates a snapshot of the bound claim."""
+    kind = f"snapshots-{world.namespace}"
+    world.create(objects.snapshot_class(kind, world.driver))
+    world.create(objects.snapshot("snap", "data", kind))
+
+
+def wait_ready(world):
+    return world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("readyToUse"), seconds=90)
+
+
+def lose_a_filled_volume(switch, source):
+    """The answer to CreateVolume for a claim that is filled from `source` is lost, the source is deleted, and the first program
+    ends."""
+    world = switch.world
+    sidecar = switch.begin("csi-provisioner")
+    method = switch.lose_answers("CreateVolume")
+    world.double.forget_calls()
+    world.claim("filled", dataSource=source)
+    wait_for("CreateVolume to be done", lambda: world.double.calls(method, "done"))
+    world.delete(source["kind"], source["name"])
+    switch.end(sidecar, method)
+
+
+def check_filled_once(world):
+    """The claim is bound to the only volume that was asked for, whose name is given."""
+    _, volume = world.bound("filled")
+    assert len(set(world.double.calls("CreateVolume"))) == 1, "the name that the driver got"
+    return volume["metadata"]["name"]
+
+
+def delete_filled(world, volume):
+    """The claim and its volume can be deleted."""
+    world.delete("PersistentVolumeClaim", "filled")
+    world.wait_gone("PersistentVolumeClaim", "filled")
+    world.wait_gone("PersistentVolume", volume)
+
+
+def test_while_a_snapshot_is_restored(switch):
+    """The program is changed and changed back during CreateVolume from a snapshot that is deleted meanwhile: one volume, and the
+    snapshot goes."""
+    world = switch.world
+    world.make_class()
+    maker = world.start("csi-provisioner", of_go=False, elect=False)
+    world.start("snapshot-controller", *CONTROLLER, of_go=False)
+    world.start("csi-snapshotter", *CONTROLLER, of_go=False, elect=False)
+    world.claim("data")
+    world.bound("data")
+    ask_for_snapshot(world)
+    snapshot = wait_ready(world)
+    maker.stop()
+    lose_a_filled_volume(switch, {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"})
+    second = switch.begin("csi-provisioner", second=True)
+    volume = check_filled_once(world)
+    wait_snapshot_gone(world, snapshot)
+    begin_back(switch, second, "csi-provisioner")
+    delete_filled(world, volume)
+    assert len(world.double.volumes()) == 1, "that of the claim of which the snapshot was taken"
+
+
+def test_while_a_claim_is_cloned(switch):
+    """The program is changed and changed back during CreateVolume from a claim that is deleted meanwhile: one volume, and the
+    source goes. Go refuses such a source, so the copy waits until Berth is back."""
+    world = switch.world
+    world.make_class()
+    maker = world.start("csi-provisioner", of_go=False, elect=False)
+    world.claim("data")
+    _, source = world.bound("data")
+    maker.stop()
+    lose_a_filled_volume(switch, {"kind": "PersistentVolumeClaim", "name": "data"})
+    second = switch.begin("csi-provisioner", second=True)
+    if switch.first_is_go:
+        volume = check_filled_once(world)
+        begin_back(switch, second, "csi-provisioner")
+    else:
+        wait_for("the source to be refused", lambda: any(
+            "is currently being deleted" in message for _, _, message in world.events("filled")))
+        begin_back(switch, second, "csi-provisioner")
+        volume = check_filled_once(world)
+    world.wait_gone("PersistentVolumeClaim", "data", seconds=90)
+    world.wait_gone("PersistentVolume", source["metadata"]["name"])
+    delete_filled(world, volume)
+    assert not world.double.volumes()
+
+
 def test_while_a_volume_grows(switch):
     """The program is changed and changed back during ControllerExpandVolume."""
     world = switch.world
@@ -265,29 +350,88 @@ def test_while_a_volume_grows(switch):
     assert claim["status"]["allocatedResources"] == {"storage": "2Mi"}
 
 
-def test_while_a_snapshot_is_taken(switch):
-    """The snapshotter is changed and changed back during CreateSnapshot: one snapshot, and it is deleted."""
+def test_while_a_volume_is_modified(switch):
+    """The program is changed and changed back during ControllerModifyVolume."""
+    world = switch.world
+    world.make_class()
+    world.start("csi-provisioner", of_go=False, elect=False)
+    world.claim("data")
+    _, volume = world.bound("data")
+    fast, slow = (f"{speed}-{world.namespace}" for speed in ("fast", "slow"))
+    for name, iops in ((fast, "100"), (slow, "10")):
+        world.create(objects.attributes_class(name, world.driver, iops=iops))
+
+    def wish(name):
+        world.cluster.patch("PersistentVolumeClaim", "data", {"spec": {"volumeAttributesClassName": name}}, world.namespace)
+
+    def wait_modified(name):
+        world.wait("PersistentVolume", volume["metadata"]["name"],
+                   lambda item: item["spec"].get("volumeAttributesClassName") == name)
+        return world.wait("PersistentVolumeClaim", "data",
+                          lambda item: item["status"].get("currentVolumeAttributesClassName") == name)
+    sidecar = switch.begin("csi-resizer")
+    method = switch.lose_answers("ControllerModifyVolume")
+    wish(fast)
+    switch.end(sidecar, method)
+    second = switch.begin("csi-resizer", second=True)
+    claim = wait_modified(fast)
+    assert "modifyVolumeStatus" not in claim["status"] and not claim["status"].get("conditions")
+    begin_back(switch, second, "csi-resizer")
+    wish(slow)
+    wait_modified(slow)
+
+
+@pytest.fixture
+def snapshotters(switch):
+    """The first snapshot-controller and csi-snapshotter, with a bound claim."""
     world = switch.world
     world.make_class()
     world.start("csi-provisioner", of_go=False, elect=False)
     world.claim("data")
     world.bound("data")
-    kind = f"snapshots-{world.namespace}"
-    world.create(objects.snapshot_class(kind, world.driver))
     controller = world.start("snapshot-controller", *CONTROLLER, of_go=switch.first_is_go)
-    sidecar = switch.begin("csi-snapshotter")
-    method = switch.lose_answers("CreateSnapshot")
-    world.create(objects.snapshot("snap", "data", kind))
+    return controller, switch.begin("csi-snapshotter")
+
+
+def change_snapshotters(switch, snapshotters, method):
+    """Ends the first programs once the driver has done a call whose answer is lost, and gives the csi-snapshotter that follows."""
+    controller, sidecar = snapshotters
     switch.end(sidecar, method)
     controller.stop()
-    world.start("snapshot-controller", *CONTROLLER, of_go=not switch.first_is_go)
-    second = switch.begin("csi-snapshotter", second=True)
-    snapshot = world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("readyToUse"), seconds=90)
-    begin_back(switch, second, "csi-snapshotter")
-    world.delete("VolumeSnapshot", "snap")
+    switch.world.start("snapshot-controller", *CONTROLLER, of_go=not switch.first_is_go)
+    return switch.begin("csi-snapshotter", second=True)
+
+
+def wait_snapshot_gone(world, snapshot):
     world.wait_gone("VolumeSnapshot", "snap", seconds=90)
     world.wait_gone("VolumeSnapshotContent", snapshot["status"]["boundVolumeSnapshotContentName"])
+
+
+def test_while_a_snapshot_is_taken(switch, snapshotters):
+    """The snapshotter is changed and changed back during CreateSnapshot: one snapshot, and it is deleted."""
+    world = switch.world
+    method = switch.lose_answers("CreateSnapshot")
+    ask_for_snapshot(world)
+    second = change_snapshotters(switch, snapshotters, method)
+    snapshot = wait_ready(world)
+    begin_back(switch, second, "csi-snapshotter")
+    world.delete("VolumeSnapshot", "snap")
+    wait_snapshot_gone(world, snapshot)
     assert len(set(world.double.calls("CreateSnapshot"))) == 1
+
+
+def test_while_a_snapshot_is_deleted(switch, snapshotters):
+    """The snapshotter is changed and changed back during DeleteSnapshot."""
+    world = switch.world
+    ask_for_snapshot(world)
+    snapshot = wait_ready(world)
+    assert world.double.snapshots()
+    method = switch.lose_answers("DeleteSnapshot")
+    world.delete("VolumeSnapshot", "snap")
+    second = change_snapshotters(switch, snapshotters, method)
+    wait_snapshot_gone(world, snapshot)
+    begin_back(switch, second, "csi-snapshotter")
+    assert not world.double.snapshots()
 
 
 def test_two_programs_at_a_time(real_world, first):

@@ -86,6 +86,10 @@ class CsiDouble:
         """Gives the content folders of all volumes."""
         return sorted((self.data / "volumes").iterdir())
 
+    def snapshots(self):
+        """Gives the content folders of all snapshots."""
+        return sorted((self.data / "snapshots").iterdir())
+
     def attached(self):
         """Gives (volume, node) for each attached volume."""
         return {(file.name, node) for file in (self.data / "attached").iterdir() for node in file.read_text().split()}
