@@ -9,6 +9,7 @@ from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
 BEING_CREATED = "snapshot.storage.kubernetes.io/volumesnapshot-being-created"
+PROTECTION = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
 # The Go programs look half a minute for the kinds of group snapshots.
 NO_GROUPS = ("--feature-gates=CSIVolumeGroupSnapshot=false",)
@@ -166,8 +167,9 @@ def test_a_snapshot_is_restored(world, bound):
     wait_for("the snapshot to be gone", lambda: world.get("VolumeSnapshot", "snap") is None)
 
 
-def test_a_snapshot_that_may_not_be_protected_is_restored(world):
-    """Without the rights to list, watch and update snapshots the provisioner restores one all the same."""
+@pytest.fixture
+def taken(world):
+    """A snapshot that is ready, and a claim that is to be restored from it; no provisioner runs."""
     world.make_class()
     maker = world.start("csi-provisioner", of_go=False, elect=False)
     world.start("snapshot-controller", *RETRIES, *NO_GROUPS, of_go=False)
@@ -175,12 +177,28 @@ def test_a_snapshot_that_may_not_be_protected_is_restored(world):
     world.claim("data")
     world.bound("data")
     world.create(objects.snapshot("snap", "data", make_class(world)))
-    ready(world, "snap")
+    snapshot, _ = ready(world, "snap")
     maker.stop()
+    world.claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"})
+    return snapshot
+
+
+def test_a_deleted_snapshot_that_is_held_is_restored(world, taken):
+    """A claim is restored from a snapshot that is being deleted and has the finalizer of a provisioner, which ended in the midst."""
+    world.cluster.patch("VolumeSnapshot", "snap", {"metadata": {"finalizers": [*taken["metadata"]["finalizers"], PROTECTION]}},
+                        world.namespace)
+    world.delete("VolumeSnapshot", "snap")
+    assert PROTECTION in world.get("VolumeSnapshot", "snap")["metadata"]["finalizers"]
+    world.start("csi-provisioner", "--timeout=5s", *RETRIES)
+    world.bound("restored")
+    world.wait_gone("VolumeSnapshot", "snap")
+
+
+def test_a_snapshot_that_may_not_be_protected_is_restored(world, taken):
+    """Without the rights to list, watch and update snapshots the provisioner restores one all the same."""
     rules = [rule | {"verbs": ["get"]} if rule["resources"] == ["volumesnapshots"] else rule
              for rule in rules_of(*RIGHTS["csi-provisioner"])]
     provisioner = world.start("csi-provisioner", "--timeout=5s", *RETRIES, rules=rules)
-    world.claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"})
     world.bound("restored")
     if not world.of_go:
         refused = [line for line in provisioner.log().splitlines() if "forbidden" in line]
