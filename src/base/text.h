@@ -1,6 +1,7 @@
 // Small helpers for text, and for paths as text. The static programs use them, too.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,25 @@ inline std::string_view FolderOf(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return ".";
   return path.substr(0, slash == 0 ? 1 : slash);
+}
+
+// Returns the value of a hexadecimal digit, -1 if `c` is none.
+inline int HexDigitValue(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// Returns the byte that the percent escape ("%2F") at the front of `text` stands for; nullopt if
+// there is no whole one. This is the only place that decodes percent escapes. Which bytes may be
+// escaped, the caller decides: "%00" is decoded, too.
+inline std::optional<char> DecodePercentEscape(std::string_view text) {
+  if (text.size() < 3 || text[0] != '%') return std::nullopt;
+  const int high = HexDigitValue(text[1]);
+  const int low = HexDigitValue(text[2]);
+  if (high < 0 || low < 0) return std::nullopt;
+  return static_cast<char>(high * 16 + low);
 }
 
 // A path of fields in a message has at most this many bytes, and then "...".

@@ -21,6 +21,15 @@ TEST(TextTest, TrimsSlashesButNotTheRoot) {
   EXPECT_EQ(TrimSlashes(""), "");
 }
 
+TEST(TextTest, DecodesOnlyAWholePercentEscape) {
+  EXPECT_EQ(DecodePercentEscape("%2Fx"), '/');
+  EXPECT_EQ(DecodePercentEscape("%c3"), '\xc3');
+  EXPECT_EQ(DecodePercentEscape("%00"), '\0');
+  for (const char* text : {"", "a", "%", "%2", "%zz", "%2g", "%g2", "2F%"}) {
+    EXPECT_FALSE(DecodePercentEscape(text).has_value()) << text;
+  }
+}
+
 TEST(TextTest, PathsOfFieldsStayShort) {
   EXPECT_EQ(ExtendFieldPath("spec", ".x"), "spec.x");
   EXPECT_EQ(ExtendFieldPath("", "x"), "x");

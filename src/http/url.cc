@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/text.h"
+
 namespace berth::http {
 namespace {
 
 constexpr size_t kMaxParameters = 64;
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 }  // namespace
 
@@ -33,11 +28,9 @@ std::optional<std::string> PercentDecode(std::string_view text, bool plus_is_spa
   for (size_t i = 0; i < text.size(); ++i) {
     char c = text[i];
     if (c == '%') {
-      if (i + 2 >= text.size()) return std::nullopt;
-      const int high = HexDigit(text[i + 1]);
-      const int low = HexDigit(text[i + 2]);
-      if (high < 0 || low < 0) return std::nullopt;
-      c = static_cast<char>(high * 16 + low);
+      const std::optional<char> byte = base::DecodePercentEscape(text.substr(i));
+      if (!byte) return std::nullopt;
+      c = *byte;
       i += 2;
     } else if (c == '+' && plus_is_space) {
       c = ' ';

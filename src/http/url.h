@@ -1,7 +1,7 @@
 // The parts of a URL: percent-encoding (RFC 3986, section 2.1), the path and the query.
 //
-// This is the only place that decodes percent escapes. A NUL byte is refused, both as a plain byte
-// and as "%00", because the kernel would read such a text only up to the NUL.
+// A NUL byte is refused, both as a plain byte and as "%00", because the kernel would read such a
+// text only up to the NUL.
 #pragma once
 
 #include <optional>

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace berth::api::migration {
 
@@ -17,7 +20,6 @@ constexpr std::string_view kScheme = "aws://";
 
 enum class UrlPart { kHost, kOther };
 
-bool IsHex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
 bool IsIn(char c, std::string_view set) { return set.find(c) != std::string_view::npos; }
@@ -26,7 +28,8 @@ bool IsHostChar(char c) {
   return static_cast<unsigned char>(c) >= 0x80 || IsAlnum(c) || IsIn(c, "-_.~!$&'()*+,;=:[]<>\"");
 }
 
-// Decodes percent escapes. In a host they may stand for bytes beyond ASCII only, and for '%'.
+// Decodes percent escapes, "%00" as well, because Go's net/url does so. In a host they may stand
+// for bytes beyond ASCII only, and for '%'.
 StatusOr<std::string> Unescape(std::string_view text, UrlPart part) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -39,12 +42,12 @@ StatusOr<std::string> Unescape(std::string_view text, UrlPart part) {
       continue;
     }
     const std::string_view escape = text.substr(i, 3);
-    const bool whole = escape.size() == 3 && IsHex(escape[1]) && IsHex(escape[2]);
-    const auto byte = whole ? std::stoi(std::string(escape.substr(1)), nullptr, 16) : 0;
-    if (!whole || (part == UrlPart::kHost && byte < 0x80 && escape != "%25")) {
+    const std::optional<char> byte = base::DecodePercentEscape(escape);
+    const bool ascii = byte && static_cast<unsigned char>(*byte) < 0x80;
+    if (!byte || (part == UrlPart::kHost && ascii && *byte != '%')) {
       return Error(StatusCode::kInvalidArgument, "invalid URL escape {:?}", escape);
     }
-    out += static_cast<char>(byte);
+    out += *byte;
     i += 2;
   }
   return out;
