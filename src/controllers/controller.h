@@ -1,7 +1,7 @@
 // What every controller is: a few informers, a queue of keys, and Reconcile for a key.
 //
 // A controller reads objects from informers, writes through the client, and talks to no other
-// controller (DESIGN rule 1). Reconcile is idempotent and looks only at the present state.
+// controller (docs/design.md, rule 1). Reconcile is idempotent and looks only at the present state.
 #pragma once
 
 #include <memory>

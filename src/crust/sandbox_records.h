@@ -6,9 +6,9 @@
 //                 ▼    │
 //              [failed]: for certain nothing of it is mounted; the others may be
 //
-// A record says what may exist; the sandbox says what does (DESIGN, rule 2). Records of another
-// boot describe volumes that are gone, and are dropped when they are loaded. Mount options are
-// kept, because a lost mount must be made again; only root can read the files. Thread-safe for
+// A record says what may exist; the sandbox says what does (docs/design.md, rule 2). Records of
+// another boot describe volumes that are gone, and are dropped when they are loaded. Mount options
+// are kept, because a lost mount must be made again; only root can read the files. Thread-safe for
 // different sandboxes.
 #pragma once
 

@@ -3,9 +3,9 @@
 //
 // Each volume has one file in the pool's node folder (block/pools/pool_paths.h). A record names the
 // mounts and the device that may exist; it is compared with the mount table and the loop devices,
-// which show those that do exist (DESIGN, rule 2). Records of another boot describe mounts that are
-// gone, so they are removed at open. Of the mount flags, which may be sensitive, only a digest is
-// recorded.
+// which show those that do exist (docs/design.md, rule 2). Records of another boot describe mounts
+// that are gone, so they are removed at open. Of the mount flags, which may be sensitive, only a
+// digest is recorded.
 //
 // Thread-safe. A caller that changes a volume's record must hold that volume's lock
 // (block::Pool::LockVolume).

@@ -3,10 +3,10 @@
 //
 // Written fields: labels, and the annotation that leaves attaching to the controller;
 // status.conditions[Ready], capacity, allocatable, addresses, nodeInfo, daemonEndpoints. All other
-// fields are left alone (DESIGN rule 1): volume_in_use.h writes volumesInUse, and csi_node.h writes
-// the drivers' entries. While the API is unreachable, everything here is delayed, and nothing
-// fails. If a controller marks this node as gone or silent (controllers/nodelifecycle), the agent
-// corrects that at once. Thread-safe.
+// fields are left alone (docs/design.md, rule 1): volume_in_use.h writes volumesInUse, and
+// csi_node.h writes the drivers' entries. While the API is unreachable, everything here is delayed,
+// and nothing fails. If a controller marks this node as gone or silent (controllers/nodelifecycle),
+// the agent corrects that at once. Thread-safe.
 #pragma once
 
 #include <chrono>

@@ -6,8 +6,8 @@
 //
 // The lock of a client that does not answer is broken, after that client is on the blocklist, only
 // if it was a call that died (snapshot, grow, delete; dead_client.h); never that of a process that
-// serves a volume, because only the volume's fence decides that such a process is done (DESIGN:
-// absence is no proof).
+// serves a volume, because only the volume's fence decides that such a process is done
+// (docs/design.md, rule 14).
 #pragma once
 
 #include <string>

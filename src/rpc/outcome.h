@@ -1,4 +1,5 @@
-// Tells from the failure of an RPC whether its outcome is final or unknown (DESIGN rule 3).
+// Tells from the failure of an RPC whether its outcome is final or unknown (docs/design.md, rule
+// 3).
 #pragma once
 
 #include <grpcpp/support/status.h>

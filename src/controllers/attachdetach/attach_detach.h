@@ -13,12 +13,13 @@
 //   [refused: "Multi-Attach error"] ─┘                                it is safe      ▼
 //   VolumeAttachment deleted ◀── patch written ── [being detached: taken off volumesAttached]
 //
-// Safe is (DESIGN rule 8): the node does not report the volume in volumesInUse; or the node is
-// gone; or it has the taint node.kubernetes.io/out-of-service; or it has not been ready for six
-// minutes without a break since the controller wanted to detach the volume. The controller removes
-// the entry from volumesAttached by a patch on the version of the Node whose volumesInUse it read.
-// Before a node uses a volume, it writes volumesInUse and reads volumesAttached in the answer. So
-// either the controller sees the use, or the node sees that the entry is gone.
+// A detach is safe (docs/design.md, rule 8) in one of these cases: the node does not report the
+// volume in volumesInUse; or the node is gone; or it has the taint
+// node.kubernetes.io/out-of-service; or it has not been ready for six minutes without a break since
+// the controller wanted to detach the volume. The controller removes the entry from volumesAttached
+// by a patch on the version of the Node whose volumesInUse it read. Before a node uses a volume, it
+// writes volumesInUse and reads volumesAttached in the answer. So either the controller sees the
+// use, or the node sees that the entry is gone.
 //
 // The node never gets a VolumeAttachment back that is being deleted, not even if its detach fails.
 // A pod that wants the volume back there waits until the object is gone, and gets a new one.

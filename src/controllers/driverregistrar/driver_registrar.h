@@ -1,5 +1,5 @@
 // Makes the CSIDriver object of a driver from the driver's own answers, so that no person has to
-// write the object (in the CSI design: the cluster-driver-registrar).
+// write the object (as kubernetes-csi/cluster-driver-registrar did).
 //
 //   driver ready ── no CSIDriver of its name ──▶ created, marked as made here
 //                ── one that was made here, and the driver says otherwise now ──▶ patched

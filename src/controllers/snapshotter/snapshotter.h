@@ -8,7 +8,8 @@
 //        ▲                                                   │  ▲  │ outcome unknown:
 //        └────────── failed for certain: it is taken off ────┘  └──┘ the same call again
 //     [taken] ── status.snapshotHandle, "being-created" taken off ──▶ readyToUse: [ready]
-//        └──┘ not ready yet: CreateSnapshot again, 1 s, doubling
+//      ▲  │ not ready yet: CreateSnapshot again, 1 s, doubling
+//      └──┘
 //   that exists
 //     [asked] ── GetSnapshot or ListSnapshots (a driver with neither is believed) ──▶ [ready]
 //   deleted

@@ -2,7 +2,7 @@
 //
 // A plugin announces itself by a registration socket in the kubelet's plugins_registry. A driver
 // without such a socket is found by its own socket at plugins/DRIVER/csi.sock, where the first
-// kubelets with CSI expected it (docs/design.md, "Kubelet to CSI driver": the alpha path).
+// kubelets with CSI (Kubernetes 1.9) expected it.
 //
 // Errors are the plugin's own; UNAVAILABLE means that no process answers. Each call has a deadline.
 #pragma once

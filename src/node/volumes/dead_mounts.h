@@ -18,8 +18,8 @@
 namespace berth::node {
 
 // Detaches (MNT_DETACH) the mount at `path` if it is dead. `recorded` is the mount that the record
-// says is there; any other mount is left alone (DESIGN rule 7). nullopt: the record does not say.
-// OK if there is nothing to detach, or `path` is "".
+// says is there; any other mount is left alone (docs/design.md, rule 7). nullopt: the record does
+// not say. OK if there is nothing to detach, or `path` is "".
 base::Status DetachDeadMount(platform::Mounter& mounter, const std::string& path,
                              const std::optional<MountIdentity>& recorded);
 

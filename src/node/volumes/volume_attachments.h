@@ -1,5 +1,5 @@
 // Finds out from the API whether this node may use a volume: the PersistentVolume's nodeAffinity
-// must match the node, and the volume must be attached to the node (DESIGN rule 8).
+// must match the node, and the volume must be attached to the node (docs/design.md, rule 8).
 //
 // A volume that needs attaching is used only when its VolumeAttachment is attached, and the
 // attach/detach controller lists it in node.status.volumesAttached. Thread-safe; reads only

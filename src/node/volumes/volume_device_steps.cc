@@ -14,9 +14,9 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-// Whether the mount that MountDevice made is still there (DESIGN rule 7). False: MountDevice must
-// be called (again). FAILED_PRECONDITION: something else is mounted in its place, which no pod may
-// get. Detaches the mount if it is dead.
+// Whether the mount that MountDevice made is still there (docs/design.md, rule 7). False:
+// MountDevice must be called (again). FAILED_PRECONDITION: something else is mounted in its place,
+// which no pod may get. Detaches the mount if it is dead.
 StatusOr<bool> VolumeUnits::IsDeviceMounted(const Job& job) const {
   const std::optional<StoredDevice>& device = job.device;
   if (!device.has_value() || !device->mount.has_value() || !IsThisBoot(device->boot_id)) {

@@ -1,5 +1,5 @@
 // What is mounted is recognised by what it is, not by where it is; and what lies on the node is
-// known although its record is not (DESIGN rules 2 and 7).
+// known although its record is not (docs/design.md, rules 2 and 7).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

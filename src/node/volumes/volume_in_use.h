@@ -1,6 +1,6 @@
 // Keeps node.status.volumesInUse equal to the volumes that are, or may be, mounted on this node,
-// because the attach/detach controller detaches only volumes that are not listed there (DESIGN rule
-// 8).
+// because the attach/detach controller detaches only volumes that are not listed there
+// (docs/design.md, rule 8).
 //
 //   wanted ─▶ [listed in the API] ─▶ MountDevice … UnmountDevice ─▶ [no longer listed] ─▶ detached
 //

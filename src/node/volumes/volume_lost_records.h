@@ -1,6 +1,6 @@
 // Makes new records for volumes that plugins find on the node but no record names, because neither
-// the records nor the mount table alone is trusted (DESIGN rule 2). Otherwise the agent would
-// remove a volume that is still mounted from status.volumesInUse.
+// the records nor the mount table alone is trusted (docs/design.md, rule 2). Otherwise the agent
+// would remove a volume that is still mounted from status.volumesInUse.
 #pragma once
 
 #include <string>

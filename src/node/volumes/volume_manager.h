@@ -12,8 +12,9 @@
 // the others. After a restart the records are compared with the mount table. The volumes of pods
 // that no longer exist stay until ReleaseVolumes is called, because containers of these pods may
 // still run. status.volumesInUse names a device from before it is mounted until after it is
-// unmounted, because the attach/detach controller detaches volumes that are not named there (DESIGN
-// rule 8). If a TearDown has an unknown outcome, no other pod gets the volume (DESIGN rule 3).
+// unmounted, because the attach/detach controller detaches volumes that are not named there
+// (docs/design.md, rule 8). If a TearDown has an unknown outcome, no other pod gets the volume
+// (docs/design.md, rule 3).
 //
 // A step that fails is repeated after a backoff, and State() says why the pod waits, so no call
 // here fails because of a volume. Thread-safe; no call waits for a volume.

@@ -6,8 +6,8 @@
 //   <state>/pods/<sha256 of pod uid, plugin, folder>.json     one for each volume of a pod
 //
 // A record says what a step may have left behind (mounting, unmounting) or has left (mounted), and
-// in which boot, because mounts do not survive a reboot. It holds no secret (DESIGN rule 10), so
-// plugins must not put one into `state`. Thread-safe for different records.
+// in which boot, because mounts do not survive a reboot. It holds no secret (docs/design.md, rule
+// 10), so plugins must not put one into `state`. Thread-safe for different records.
 #pragma once
 
 #include <cstdint>

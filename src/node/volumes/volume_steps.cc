@@ -131,8 +131,8 @@ Status VolumeUnits::TearDownInPlugin(const Job& job, const StoredPodVolume& stor
 
 // ---- set-up ----
 
-// The reason why this pod must not get the volume yet (DESIGN rule 3, and ReadWriteOncePod); "": it
-// may get it.
+// The reason why this pod must not get the volume yet (docs/design.md, rule 3, and
+// ReadWriteOncePod); "": it may get it.
 std::string VolumeUnits::ConflictOf(const Job& job) const {
   MutexLock lock(mutex_);
   const auto found = units_.find(job.unit);

@@ -24,7 +24,7 @@
 //
 // A step that fails is repeated after a backoff; the pod's reason and an event say why. If a
 // TearDown has an unknown outcome, no other pod gets the volume until a TearDown has succeeded
-// (DESIGN rule 3).
+// (docs/design.md, rule 3).
 //
 // The dependencies are borrowed and must outlive this object. Thread-safe; no call waits for a
 // volume.

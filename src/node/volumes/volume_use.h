@@ -118,7 +118,8 @@ struct VolumeUse {
   Attempt attempt = Attempt::kNone;
   // SetUp has succeeded, and the record does not say so yet. The use may have been released since.
   bool record_mounted = false;
-  // The outcome of the last TearDown is unknown, so no other pod gets the volume (DESIGN rule 3).
+  // The outcome of the last TearDown is unknown, so no other pod gets the volume (docs/design.md,
+  // rule 3).
   bool tear_down_unknown = false;
   bool no_room = false;  // see PodVolumes
 

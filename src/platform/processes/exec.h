@@ -13,9 +13,9 @@
 
 namespace berth::platform {
 
-// Text that a program must read but that argv must not contain (DESIGN rule 10). "{NAME}" within an
-// argument stands for the path of a file (0600, never on a disk) that exists while the program
-// runs.
+// Text that a program must read but that argv must not contain (docs/design.md, rule 10). "{NAME}"
+// within an argument stands for the path of a file (0600, never on a disk) that exists while the
+// program runs.
 struct Secret {
   std::string name;
   std::string content;  // at most 1 MiB
