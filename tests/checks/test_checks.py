@@ -55,6 +55,15 @@ REFLOWED = """
 //      │                     ▲
 //      └─────────────────────┘
 """
+LOOP = """
+//   [taken] ── ready ──▶ [done]
+//    ▲  │ not ready yet
+//    └──┘
+"""
+LOOP_WITHOUT_HEAD = """
+//   [taken] ── ready ──▶ [done]
+//    └──┘ not ready yet
+"""
 LINKS_FMT = {"CMakeLists.txt": "", "src/CMakeLists.txt": "berth_room(base LIBRARIES fmt::fmt)\n",
              "cmake/dependencies.cmake": "find_package(fmt REQUIRED)\n"}
 
@@ -65,7 +74,14 @@ KEPT = {
     "two copies of six lines": ("copies", functions("one", "two")),
     "a third copy in a test": ("copies", functions("one", "two", "three_test")),
     "a library that a room includes": ("libraries", LINKS_FMT | {"src/base/text.h": "#include <fmt/format.h>\n"}),
+    "a library that only an inner folder includes":
+        ("libraries", LINKS_FMT | {"src/CMakeLists.txt": "berth_room(base FOLDERS files DEPS LIBS fmt::fmt)\n",
+                                   "src/base/files/text.h": "#include <fmt/format.h>\n"}),
+    "a library that a test links for itself":
+        ("libraries", LINKS_FMT | {"src/CMakeLists.txt": "target_link_libraries(berth_base_test PRIVATE fmt::fmt)\n",
+                                   "src/base/text_test.cc": "#include <fmt/format.h>\n"}),
     "a diagram as it was drawn": ("diagrams", {"src/base/states.h": DIAGRAM}),
+    "a loop with an arrow head": ("diagrams", {"src/base/states.h": LOOP}),
     "a link to a file and to a heading":
         ("links", {"README.md": "# To begin\n[a](docs/a.md) [b](#to-begin) `src/base/a.h`\n", "docs/a.md": "",
                    "src/base/a.h": ""}),
@@ -80,12 +96,22 @@ BROKEN = {
     "a product file of 501 lines": ("sizes", {"src/base/long.cc": "int a;\n" * 501}, "src/base/long.cc: 501 lines"),
     "three copies of six lines": ("copies", functions("one", "two", "three"), "3 copies of 6 lines"),
     "a library that nothing includes":
-        ("libraries", LINKS_FMT | {"src/base/text.h": "#include <string>\n"}, "links fmt::fmt, and nothing in src/base"),
+        ("libraries", LINKS_FMT | {"src/base/text.h": "#include <string>\n"}, "links fmt::fmt, and no product file of src/base"),
+    "a library that only a test of the room includes":
+        ("libraries", LINKS_FMT | {"src/base/text_test.cc": "#include <fmt/format.h>\n"},
+         "no product file of src/base includes it: take it out there"),
+    "a library that only a room in a folder below includes":
+        ("libraries", LINKS_FMT | {"src/base/ipc/text.h": "#include <fmt/format.h>\n"},
+         "no product file of src/base includes it: take it out there"),
+    "a library of which the check does not know the headers":
+        ("libraries", {"CMakeLists.txt": "", "src/CMakeLists.txt": "berth_room(base LIBS other::other)\n"},
+         "add it there, with the way its headers begin"),
     "a library without a target":
         ("libraries", {"CMakeLists.txt": "", "src/CMakeLists.txt": "target_link_libraries(berth_base PRIVATE mount)\n"},
          "links 'mount' by its bare name"),
     "a package that nothing links":
         ("libraries", {"cmake/dependencies.cmake": "find_package(fmt REQUIRED)\n"}, "nothing links 'fmt'"),
+    "a loop without an arrow head": ("diagrams", {"src/base/states.h": LOOP_WITHOUT_HEAD}, "src/base/states.h:3"),
     "a diagram that was reflowed": ("diagrams", {"src/base/states.h": REFLOWED}, "src/base/states.h:2"),
     "a link that leads nowhere": ("links", {"README.md": "[a](docs/a.md)\n"}, "README.md:1: the link 'docs/a.md'"),
     "a link by reference that leads nowhere":
@@ -99,7 +125,14 @@ BROKEN = {
     "a link to no heading": ("links", {"README.md": "# One\n[a](#two)\n"}, "names no heading"),
     "a path that does not exist": ("links", {"README.md": "`src/base/b.h`\n", "src/base/a.h": ""}, "does not exist"),
     "an include of a higher floor":
-        ("layers", {"src/base/a.h": '#include "kube/client.h"\n', "src/kube/client.h": ""}, "is not below"),
+        ("layers", {"src/base/a.h": '#include "kube/client.h"\n', "src/kube/client.h": ""}, "move what both need to a lower floor"),
+    "an include of a neighbour":
+        ("layers", {"src/volume/csi/a.h": '#include "volume/flex/b.h"\n'}, "move what both need to the root of 'volume'"),
+    "an include of what is no room":
+        ("layers", {"src/base/a.h": '#include "other/b.h"\n'}, "'other' is no room: add it to FLOORS"),
+    "a file outside the rooms": ("layers", {"src/other/a.h": ""}, "src/other/a.h: its folder is no room: move it into one"),
+    "generated RPC code on the lowest floor":
+        ("layers", {"src/base/a.h": '#include "proto/csi.pb.h"\n'}, "move the file to src/rpc"),
     "an include of a higher inner folder":
         ("layers", {"src/node/volumes/a.h": '#include "node/pods/b.h"\n'}, "is above 'node/volumes'"),
     "a child that borrows what it touches":
