@@ -163,7 +163,7 @@ class ServerImpl : public Server {
     }
     http_->UseContext(*std::move(context));
     renewed_ = false;
-    LOG_INFO("api: renewed the certificates in {}", base::Quote(options_.certificate_folder));
+    LOG_INFO("api: the certificates in {} are renewed", base::Quote(options_.certificate_folder));
   }
 
   void ServeChangedKinds() {

@@ -120,13 +120,14 @@ base::StatusOr<int> Serve(BlockStore& storage, const ExportOptions& options) {
     threads.JoinAll(kEndTime);
     return listener.status();
   }
-  LOG_INFO("serves {} bytes at {}", store.size_bytes(), Quote(options.file));
+  LOG_INFO("the volume is served at {} with {} bytes", Quote(options.file), store.size_bytes());
   bool told = false;
   {
     const auto server = ServeCalls(*std::move(listener), store, *file, threads);
     told = threads.Wait();
   }
-  LOG_INFO("{}", told ? "ends, because it was told to quit" : "ends, because its mount is gone");
+  LOG_INFO("the volume at {} is not served any more, because {}", Quote(options.file),
+           told ? "this process was told to quit" : "its mount is gone");
   unlink(options.socket.c_str());
   if (!threads.JoinAll(kEndTime) || !file->AwaitTransfers(kEndTime)) {
     LOG_WARNING("a request does not end");

@@ -80,7 +80,8 @@ Status VolumeSteps::PublishVolume(Entry& entry, VolumeRecord& volume, bool absen
   if (published.ok()) {
     RETURN_IF_ERROR(SetState(entry, volume, VolumeState::kPublished));
     sandboxes_.RecordUse(sandbox_id, volume);
-    LOG_INFO("published {} in sandbox {}", Quote(volume.host_volume_id), Quote(sandbox_id));
+    LOG_INFO("volume {} is published in sandbox {}", Quote(volume.host_volume_id),
+             Quote(sandbox_id));
     return OkStatus();
   }
   // If the outcome of this try or an earlier one is unknown, the volume stays "publishing", because
@@ -122,7 +123,8 @@ Status VolumeSteps::ForgetVolume(Entry& entry, VolumeRecord& volume) {
   RETURN_IF_ERROR(ChangeRecord(record, [&] {
     std::erase_if(record.volumes, [&](const VolumeRecord& each) { return &each == &volume; });
   }));
-  LOG_INFO("unpublished {} in sandbox {}", Quote(host_volume_id), Quote(record.sandbox_id));
+  LOG_INFO("volume {} is unpublished in sandbox {}", Quote(host_volume_id),
+           Quote(record.sandbox_id));
   return OkStatus();
 }
 

@@ -222,6 +222,8 @@ StatusOr<Json> FenceNode(LogicalUnit& unit, const Settings& settings, const Json
                 {"ticket", reservations.Ticket(state)}};
   }
   ASSIGN_OR_RETURN(const Reservations::Fenced fenced, reservations.Fence(target, listed));
+  LOG_INFO("LUN {} ({}): node {} is fenced, {} keys of it are removed",
+           base::json::Int(request, {"lun"}), identity, target, fenced.keys.size());
   return Json{{"keys", KeyTexts(fenced.keys)}, {"ticket", fenced.ticket}};
 }
 

@@ -141,6 +141,8 @@ Status Channel::BeginOn(Deadline deadline) {
   auto key = reservations.Acquire(options_.settings.node, options_.shared, options_.ticket);
   if (!key.ok()) return base::Annotate(key.status(), where);
   own_.key = *key;
+  LOG_INFO("{} is reserved for node {}{}", where, options_.settings.node,
+           options_.shared ? ", beside other nodes" : "");
   write_cache_ = ReadWriteCache(unit);
   cache_.emplace(options_.shared, write_cache_.value_or(true));
   greeted_ = true;
@@ -342,7 +344,7 @@ void Channel::Connect(Deadline now) {
     greeted_ = false;
     outcome = Verify(Clock::now() + kVerifyTime);
     if (outcome.ok() && !fenced_) {
-      LOG_INFO("LUN {}: logged in anew at '{}'", options_.lun, session_->portal());
+      LOG_INFO("LUN {}: the session is logged in anew at '{}'", options_.lun, session_->portal());
     }
     if (!outcome.ok()) session_.reset();
   }
@@ -425,6 +427,10 @@ void Channel::End() {
     released = reservations.Release(own_.key);
     session_->LogOut(deadline);
     session_.reset();
+  }
+  if (released.ok()) {
+    LOG_INFO("LUN {} of '{}' is no longer reserved for node {}", options_.lun,
+             options_.settings.login.target, options_.settings.node);
   }
   // FAILED_PRECONDITION: it was fenced, so there is nothing to give back.
   if (released.ok() || released.code() == StatusCode::kFailedPrecondition) return;

@@ -76,7 +76,7 @@ Status PrepareToShrink(Database& db, const std::string& path) {
     LOG_WARNING("'{}' cannot get smaller yet: {}", path, base::ToString(rewritten));
     return base::OkStatus();
   }
-  LOG_INFO("rewrote '{}', so that it gets smaller when objects are deleted", path);
+  LOG_INFO("'{}' is rewritten, so that it gets smaller when objects are deleted", path);
   return base::OkStatus();
 }
 

@@ -173,7 +173,7 @@ def test_refusals_do_not_fill_the_log(berth, config):
     finally:
         stranger.close()
     lines = berth.log.read_text(errors="replace").count("not-to-be-logged-each-time")
-    assert "api: refused " in berth.log.read_text(errors="replace")
+    assert " is refused: " in berth.log.read_text(errors="replace")
     assert lines <= 20 * (2 + (time.monotonic() - begin) / 10), lines
 
 

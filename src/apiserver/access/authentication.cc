@@ -97,14 +97,14 @@ void Authenticator::LogRefusal(const http::Request& request, const Status& why) 
   // The clock may have been set back.
   if (now >= window_ + kRefusalWindow || now < window_) {
     if (refusals_ > kMaxRefusals) {
-      LOG_INFO("api: refused {} further requests", refusals_ - kMaxRefusals);
+      LOG_INFO("api: {} further requests are refused", refusals_ - kMaxRefusals);
     }
     window_ = now;
     refusals_ = 0;
   }
   if (++refusals_ > kMaxRefusals) return;
-  LOG_INFO("api: refused {} {}: {}", base::Quote(request.method), base::Quote(request.raw_path()),
-           base::Message(why));
+  LOG_INFO("api: {} {} is refused: {}", base::Quote(request.method),
+           base::Quote(request.raw_path()), base::Message(why));
 }
 
 base::StatusOr<Authenticator::TokenOwner> Authenticator::OwnerOf(

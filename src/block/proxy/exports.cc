@@ -157,8 +157,8 @@ base::Status Exports::Recover() {
           LOG_WARNING("volume {}: {}", Quote(record.volume.image),
                       base::ToString(process.status()));
         } else if (process->valid()) {
-          LOG_INFO("adopted process {}, which shows volume {}", record.daemon.pid,
-                   Quote(record.volume.image));
+          LOG_INFO("volume {}: process {} still shows it and is adopted",
+                   Quote(record.volume.image), record.daemon.pid);
           if (!record.volume.server.empty()) EndBeside(id);  // a growth may have been interrupted
         } else {
           MarkDeath(id, record.daemon, "ended while no io-proxy ran");

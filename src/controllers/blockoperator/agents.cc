@@ -174,7 +174,7 @@ Status Agents::EnsureDaemonSet(const Set& wanted) {
     RETURN_IF_ERROR(sets_->CheckListed());
     const StatusOr<Set> created = kube::Create(context_.client, wanted);
     RETURN_IF_ERROR(created);
-    LOG_INFO("created DaemonSet {}", base::Quote(wanted.key()));
+    LOG_INFO("DaemonSet {} is created", base::Quote(wanted.key()));
     sets_->Observe(created->json());
     return base::OkStatus();
   }

@@ -16,7 +16,7 @@ Status CreateIfMissing(kube::Client& client, const api::KindInfo& kind, Json obj
   const Status created = client.Create(kind, "", object).status();
   if (created.code() == base::StatusCode::kAlreadyExists) return base::OkStatus();
   RETURN_IF_ERROR_WITH(created, fmt::format("create {} '{}'", kind.kind, name));
-  LOG_INFO("created {} {}", kind.kind, base::Quote(name));
+  LOG_INFO("{} {} is created", kind.kind, base::Quote(name));
   return base::OkStatus();
 }
 
@@ -47,8 +47,8 @@ Status RenewDriver(kube::Client& client, const std::string& driver) {
   object["spec"] = std::move(spec);
   RETURN_IF_ERROR(client.Delete(api::kinds::kCsiDriver, "", driver, {}));
   LOG_INFO(
-      "deleted CSIDriver {} of an earlier version, which is created again with the lifecycle "
-      "mode Ephemeral",
+      "CSIDriver {} of an earlier version is deleted, because it needs the lifecycle mode "
+      "Ephemeral and the modes of an object cannot be changed",
       base::Quote(driver));
   return CreateIfMissing(client, api::kinds::kCsiDriver, std::move(object));
 }

@@ -49,11 +49,12 @@ StatusOr<std::vector<std::shared_ptr<const T>>> DaemonSets::Claim(const Set& set
     Json references = References(*object);
     std::erase_if(references.get_ref<Json::array_t&>(),
                   [&](const Json& one) { return base::json::String(one, {"uid"}) == set.uid(); });
-    LOG_INFO("daemon set {} releases {} {}: its selector does not match it", base::Quote(set.key()),
-             T::kInfo.singular, base::Quote(object->name()));
     const Status released =
         PatchAt(context_.client, informer, *object, ReferencesPatch(*object, references)).status();
-    if (!released.ok() && released.code() != StatusCode::kNotFound) return released;
+    if (released.code() == StatusCode::kNotFound) continue;
+    RETURN_IF_ERROR(released);
+    LOG_INFO("daemon set {} has released {} {}, because its selector does not match it",
+             base::Quote(set.key()), T::kInfo.singular, base::Quote(object->name()));
   }
   std::optional<Status> may_adopt;
   for (const auto& object : informer.ByIndex(kByController, OrphansOf(set.ns()))) {
@@ -62,12 +63,12 @@ StatusOr<std::vector<std::shared_ptr<const T>>> DaemonSets::Claim(const Set& set
     RETURN_IF_ERROR(*may_adopt);
     Json references = References(*object);
     references.push_back(ControllerReference(set));
-    LOG_INFO("daemon set {} adopts {} {}", base::Quote(set.key()), T::kInfo.singular,
-             base::Quote(object->name()));
     const StatusOr<T> adopted =
         PatchAt(context_.client, informer, *object, ReferencesPatch(*object, references));
     if (adopted.status().code() == StatusCode::kNotFound) continue;
     RETURN_IF_ERROR(adopted);
+    LOG_INFO("daemon set {} has adopted {} {}", base::Quote(set.key()), T::kInfo.singular,
+             base::Quote(object->name()));
     claimed.push_back(std::make_shared<const T>(*adopted));
   }
   return claimed;

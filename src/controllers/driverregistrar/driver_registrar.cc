@@ -117,7 +117,7 @@ DriverRegistrar::Outcome DriverRegistrar::Sync(const std::string& name) {
     const StatusOr<api::CsiDriver> created = kube::Create(context_.client, *wanted);
     if (!created.ok()) return AfterApi(created.status());
     objects_.Observe(created->json());
-    LOG_INFO("made CSIDriver {} from the driver's manifest", base::Quote(name));
+    LOG_INFO("CSIDriver {} is created from the driver's manifest", base::Quote(name));
     return Outcome::Done();
   }
   if (!present->has_annotation(kMadeFrom)) return Outcome::Done();

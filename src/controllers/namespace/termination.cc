@@ -40,8 +40,12 @@ Namespaces::Outcome Namespaces::Terminate(const api::Namespace& ns) {
                                       content.failures.front()));
   }
   if (!content.empty()) return Outcome::After(LookAgainAfter(ns));
-  LOG_INFO("namespace {} is empty: removing its finalizer", base::Quote(ns.name()));
-  return AfterApi(Finalize(*written));
+  const Status finalized = Finalize(*written);
+  if (finalized.ok()) {
+    LOG_INFO("the finalizer of namespace {} is removed, because the namespace is empty",
+             base::Quote(ns.name()));
+  }
+  return AfterApi(finalized);
 }
 
 milliseconds Namespaces::LookAgainAfter(const api::Namespace& ns) const {

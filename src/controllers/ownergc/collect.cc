@@ -179,14 +179,16 @@ StatusOr<api::Object> OwnerGc::StopBlocking(const GraphNode& node, const api::Ob
 
 Status OwnerGc::DeleteObject(const GraphNode& node, const api::Object& object,
                              std::string_view propagation) {
-  LOG_INFO("deleting {} {}: nobody owns it any more ({})", node.kind->info().group_resource(),
-           base::Quote(object.key()), propagation);
   // Only this version is deleted, because the object may have got another owner meanwhile.
   const Status deleted = context_.client.Delete(node.kind->info(), node.ns, node.name,
                                                 {.uid = object.uid(),
                                                  .resource_version = object.resource_version(),
                                                  .propagation = std::string(propagation)});
-  return deleted.code() == StatusCode::kNotFound ? base::OkStatus() : deleted;
+  if (deleted.code() == StatusCode::kNotFound) return base::OkStatus();
+  RETURN_IF_ERROR(deleted);
+  LOG_INFO("{} {} is deleted ({}), because nobody owns it any more",
+           node.kind->info().group_resource(), base::Quote(object.key()), propagation);
+  return base::OkStatus();
 }
 
 void OwnerGc::ReportInvalidOwner(const api::OwnerReference& reference, const api::Object& object) {

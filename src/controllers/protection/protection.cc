@@ -137,10 +137,14 @@ Protection::Outcome Protection::SyncClaim(const std::string& key) {
   if (!in_use.ok()) return AfterApi(in_use.status());
   // The informer has not seen this use, so the end of the use may not queue the claim.
   if (*in_use) return Outcome::After(std::chrono::seconds(1));
-  LOG_INFO("claim {} is not used any more: removing its finalizer", base::Quote(key));
-  return AfterApi(
+  const Status released =
       PatchAt(context_.client, claims_, *claim, FinalizersPatch(*claim, "", kClaimProtection))
-          .status());
+          .status();
+  if (released.ok()) {
+    LOG_INFO("the finalizer of claim {} is removed, because no pod uses the claim any more",
+             base::Quote(key));
+  }
+  return AfterApi(released);
 }
 
 Protection::Outcome Protection::SyncVolume(const std::string& key) {

@@ -51,9 +51,11 @@ SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot)
     return content->has_annotation(kBeingCreated) ? Outcome::Done() : ReleaseSnapshot(snapshot);
   }
   if (content->deleting()) return Outcome::Done();  // its end queues the snapshot again
-  LOG_INFO("snapshot {} is deleted: deleting its content {}", base::Quote(snapshot.key()),
-           base::Quote(content->name()));
   const Status deleted = kube::Delete(context_.client, *content);
+  if (deleted.ok()) {
+    LOG_INFO("the content {} of snapshot {} is deleted, because the snapshot is",
+             base::Quote(content->name()), base::Quote(snapshot.key()));
+  }
   if (!deleted.ok() && AfterApi(deleted).delay.count() < 0) {
     context_.events.Record(
         snapshot.reference(), EventType::kWarning, "SnapshotContentObjectDeleteError",

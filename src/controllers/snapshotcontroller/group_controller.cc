@@ -167,9 +167,11 @@ GroupController::Outcome GroupController::Delete(const Group& group) {
   }
   const bool cascades = content.ok() && content->delete_with_group();
   if (cascades && !content->deleting()) {
-    LOG_INFO("group snapshot {} is deleted: deleting its content {}", base::Quote(group.key()),
-             base::Quote(content->name()));
     const Status deleted = kube::Delete(context_.client, *content);
+    if (deleted.ok()) {
+      LOG_INFO("the content {} of group snapshot {} is deleted, because the group snapshot is",
+               base::Quote(content->name()), base::Quote(group.key()));
+    }
     if (!deleted.ok() && deleted.code() != StatusCode::kNotFound) {
       if (AfterApi(deleted).delay.count() < 0) {
         context_.events.Record(group.reference(), EventType::kWarning,

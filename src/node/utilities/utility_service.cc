@@ -63,8 +63,8 @@ class UtilityServiceImpl : public UtilityService {
     if (result.exit_code == 0 && !targets.empty()) {
       RETURN_IF_ERROR(CheckMounted(call, targets, exec));
     }
-    LOG_INFO("ran {} in the pod of {}: exit code {}", base::Quote(call.argv.front()), call.plugin,
-             result.exit_code);
+    LOG_INFO("utility {} has run in the pod of {}: exit code {}", base::Quote(call.argv.front()),
+             call.plugin, result.exit_code);
     return ipc::Message()
         .Set(ipc::utility::kExit, int64_t{result.exit_code})
         .Set(ipc::utility::kOut, std::move(result.out))

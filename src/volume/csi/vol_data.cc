@@ -197,7 +197,8 @@ Status MakeReadOnly(platform::Mounter& mounter, const std::string& path) {
     if (option != "rw") options.push_back(option);
   }
   RETURN_IF_ERROR(mounter.Mount({.source = "", .target = path, .options = std::move(options)}));
-  LOG_INFO("made the mount at {} read-only, which its driver had mounted writable", Quote(path));
+  LOG_INFO("the mount at {} is made read-only, because its driver had mounted it writable",
+           Quote(path));
   return base::OkStatus();
 }
 

@@ -282,7 +282,7 @@ Status IscsiPlugin::TryLogin(const Target& target, const std::string& portal) {
                                 .timeout = kTargetTime};
   ASSIGN_OR_RETURN(const auto result, Run(login));
   if (result.exit_code == 0 || result.exit_code == kSessionExists) {
-    LOG_INFO("logged in to iSCSI target {} at {}", target.name, portal);
+    LOG_INFO("this node is logged in to iSCSI target {} at {}", target.name, portal);
     return OkStatus();
   }
   return base::Annotate(platform::ExitFailure(login, result),
@@ -418,7 +418,7 @@ Status IscsiPlugin::Logout(const IscsiSession& session) {
   if (result.exit_code != 0 && result.exit_code != kNoObjects) {
     return platform::ExitFailure(command, result);
   }
-  LOG_INFO("logged out of iSCSI target {} at {}", session.target, session.portal);
+  LOG_INFO("this node is logged out of iSCSI target {} at {}", session.target, session.portal);
   const Status removed = RemoveNodeRecord(target, session.portal);
   // An interface that MakeInterface made is named after a portal. It goes also if the record stays,
   // because the next try finds no session that names it.
