@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "platform/file_systems/device_file_system.h"
 #include "platform/file_systems/file_system.h"
 
 namespace berth::block {
@@ -85,9 +86,8 @@ base::Status RenewUuid(Pool& pool, platform::Exec& exec, const platform::FileSys
 
 }  // namespace
 
-base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
-                                             const std::string& volume_id,
-                                             const LoopDevice& mapped) {
+base::StatusOr<LoopDevice> PrepareVolume(Pool& pool, platform::Exec& exec,
+                                         const std::string& volume_id, const LoopDevice& mapped) {
   LoopDevice device = mapped;
   ASSIGN_OR_RETURN(Record record, pool.Get(Kind::kVolume, volume_id));
   const platform::FileSystem* fs = platform::FindFileSystem(record.fs_type);
@@ -95,7 +95,7 @@ base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
     return Error(StatusCode::kFailedPrecondition, "volume {} holds {}, which is not supported here",
                  base::Quote(volume_id), base::Quote(record.fs_type));
   }
-  bool clean = false;
+  std::optional<platform::SuperblockBytes> superblock;
   switch (record.content) {
     case Content::kRaw:
       return Error(StatusCode::kInternal, "volume {} is a raw block volume",
@@ -107,14 +107,13 @@ base::StatusOr<LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
       RETURN_IF_ERROR(RenewUuid(pool, exec, *fs, record, device));
       break;
     case Content::kFormatted: {
-      ASSIGN_OR_RETURN(const platform::SuperblockBytes superblock, FindRecorded(record, device));
-      clean = fs->NeedsNoQuickCheck(superblock);
+      ASSIGN_OR_RETURN(superblock, FindRecorded(record, device));
       break;
     }
   }
   if (!record.grow_file_system) {
     RETURN_IF_ERROR(base::FaultPoint<"block.prepare.check.before">());
-    if (!clean) RETURN_IF_ERROR(fs->Check(exec, device.path, platform::CheckDepth::kQuick));
+    RETURN_IF_ERROR(platform::CheckUnlessClean(exec, device.path, *fs, superblock));
     RETURN_IF_ERROR(base::FaultPoint<"block.prepare.check.after">());
     return device;
   }

@@ -21,8 +21,8 @@ namespace berth::block {
 // Gives the device to mount, which differs from `device` if the image was emptied.
 // FAILED_PRECONDITION: the device holds something else, which the message names, or this node does
 // not support the volume's file system. INTERNAL: it is a raw block volume.
-base::StatusOr<platform::LoopDevice> PrepareFileSystem(Pool& pool, platform::Exec& exec,
-                                                       const std::string& volume_id,
-                                                       const platform::LoopDevice& device);
+base::StatusOr<platform::LoopDevice> PrepareVolume(Pool& pool, platform::Exec& exec,
+                                                   const std::string& volume_id,
+                                                   const platform::LoopDevice& device);
 
 }  // namespace berth::block

@@ -49,8 +49,8 @@ Status CheckAndGrow(platform::Exec& exec, const ContentRequest& request, const F
                     const std::optional<platform::SuperblockBytes>& superblock) {
   const GrowRequest growth{.device = request.device, .device_bytes = request.device_bytes};
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.check.before">());
-  const bool clean = superblock.has_value() && fs.NeedsNoQuickCheck(*superblock);
-  if (!clean) RETURN_IF_ERROR(fs.Check(exec, request.device, platform::CheckDepth::kQuick));
+  ASSIGN_OR_RETURN(const bool clean,
+                   platform::CheckUnlessClean(exec, request.device, fs, superblock));
   RETURN_IF_ERROR(base::FaultPoint<"blockagent.check.after">());
   if (!clean) return GrowContent(exec, growth, fs.type());
   return GrowFrom(fs.ComputeUsedBytes(*superblock), exec, growth, fs);

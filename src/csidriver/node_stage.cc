@@ -140,7 +140,7 @@ base::StatusOr<platform::LoopDevice> Node::MapAndPrepare(const block::Record& vo
   ASSIGN_OR_RETURN(const platform::LoopDevice device, pool_.Map(volume.id));
   RETURN_IF_ERROR(base::FaultPoint<"csidriver.stage.map.after">());
   if (volume.access == block::AccessType::kBlock) return device;
-  return block::PrepareFileSystem(pool_, exec_, volume.id, device);
+  return block::PrepareVolume(pool_, exec_, volume.id, device);
 }
 
 base::Status Node::MountFileSystem(const block::Record& volume, const platform::LoopDevice& device,

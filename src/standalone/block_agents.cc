@@ -1,18 +1,8 @@
 #include "standalone/block_agents.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-
 #include "apiserver/access/authorization.h"
 #include "base/json.h"
-#include "base/unique_fd.h"
 #include "cli/connect.h"
-#include "platform/errno.h"
-#include "platform/files/disk_reserve.h"
 #include "platform/files/durable_file.h"
 #include "standalone/data_folder.h"
 
@@ -40,19 +30,6 @@ std::string RenderKubeconfig(const BlockAgentPods& pods) {
   return base::json::Dump(config);
 }
 
-// LockDataFolder removes the temp file that a crash leaves.
-Status ReplaceKubeconfig(const std::string& data_folder, const std::string& text) {
-  std::string temp = data_folder + "/.block-agent.kubeconfig.tmp-XXXXXX";
-  const base::UniqueFd file(mkostemp(temp.data(), O_CLOEXEC));  // mode 0600
-  if (!file.valid()) return platform::ErrnoError(errno, "make a temp file");
-  Status written = platform::WriteAll(file.get(), text);
-  if (written.ok() && rename(temp.c_str(), KubeconfigPath(data_folder).c_str()) != 0) {
-    written = platform::ErrnoError(errno, "rename");
-  }
-  if (!written.ok()) unlink(temp.c_str());
-  return written;
-}
-
 }  // namespace
 
 controllers::blockoperator::AgentOptions MakeBlockAgentOptions(const BlockAgentPods& pods) {
@@ -73,12 +50,7 @@ Status WriteBlockAgentKubeconfig(const BlockAgentPods& pods) {
   const std::string path = KubeconfigPath(pods.data_folder);
   const auto present = platform::ReadFile(path);
   if (present.ok() && *present == text) return base::OkStatus();
-  Status replaced = ReplaceKubeconfig(pods.data_folder, text);
-  if (replaced.code() == base::StatusCode::kResourceExhausted &&
-      platform::GiveUpReserve(pods.data_folder)) {
-    replaced = ReplaceKubeconfig(pods.data_folder, text);
-  }
-  return base::Annotate(replaced, fmt::format("write '{}'", path));
+  return platform::WriteDurably<"standalone.block_agent_kubeconfig">(path, text);
 }
 
 }  // namespace berth::standalone

@@ -21,7 +21,7 @@ controllers::blockoperator::AgentOptions MakeBlockAgentOptions(const BlockAgentP
 // Writes <data>/block-agent.kubeconfig unless it has that content. A pod with it reaches the API by
 // the socket below the folder where it has the machine's file system, and acts as the block agent
 // of this node. If there is no room, the reserve of the data folder is given up for it. After a
-// failure the old file is still there.
+// failure the file has its old content or the new one.
 base::Status WriteBlockAgentKubeconfig(const BlockAgentPods& pods);
 
 }  // namespace berth::standalone

@@ -19,6 +19,7 @@ REASONS = {
     "blockagent.note.*": "only where the storage keeps notes with images: test_storage_walk.py",
     "block.proxy_*": "the I/O proxy's own process and daemons: test_storage_walk.py, src/block/proxy/exports_crash_root_test.cc",
     "cli.*": "shims come and go by a command of its own, which is given again; src/cli/plugins/shims_test.cc cuts it short",
+    "standalone.block_agent_kubeconfig.*": "only where `berth up` makes the pods of block agents; each start writes the file again",
     "store.restore.*": "where no Berth runs; src/store/backup_test.cc crashes it",
     "store.compact.*": "comes with the hours, in one transaction of SQLite",
     "csidriver.stage.prepared": "where the record of a staged volume was lost; what was done is done once more",

@@ -38,7 +38,7 @@ class PoolAdoptionTest : public testing::Test {
     EXPECT_TRUE(made.ok()) << made.status();
     const auto device = pool_->Map(made->id);
     EXPECT_TRUE(device.ok()) << device.status();
-    const auto prepared = PrepareFileSystem(*pool_, *exec_, made->id, *device);
+    const auto prepared = PrepareVolume(*pool_, *exec_, made->id, *device);
     EXPECT_TRUE(prepared.ok()) << prepared.status();
     EXPECT_TRUE(pool_->Unmap(made->id, std::chrono::seconds(10)).ok());
     return made->id;

@@ -171,7 +171,7 @@ TEST_F(PoolDeviceTest, CopiesAboveTheLimitAreToldToTryAgain) {
   pool_.reset();
   pool_ = *Pool::Open(folder_ / "pool", {.max_copies = 1}, *mounter_, clock_);
   const std::string used = Create(AccessType::kMount);
-  ASSERT_TRUE(PrepareFileSystem(*pool_, *exec_, used, *pool_->Map(used)).ok());
+  ASSERT_TRUE(PrepareVolume(*pool_, *exec_, used, *pool_->Map(used)).ok());
   const auto idle = pool_->CreateVolume(
       {.name = "idle", .size = {.required = kMiB}, .access = AccessType::kBlock});
   ASSERT_TRUE(idle.ok()) << idle.status();
@@ -208,7 +208,7 @@ TEST_F(PoolDeviceTest, AFileSystemIsMadeOnceWithTheRecordedUuid) {
   const std::string uuid = pool_->Get(Kind::kVolume, id)->fs_uuid;
   auto device = pool_->Map(id);
   for (int i = 0; i < 2; ++i) {
-    device = PrepareFileSystem(*pool_, *exec_, id, *device);
+    device = PrepareVolume(*pool_, *exec_, id, *device);
     ASSERT_TRUE(device.ok()) << device.status();
     const auto found = platform::ProbeSignature(device->path);
     EXPECT_EQ((*found)->type, "ext4");

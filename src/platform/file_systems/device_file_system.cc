@@ -48,6 +48,13 @@ base::Status PrepareFileSystem(Exec& exec, const std::string& device, const std:
   return fs->Check(exec, device, CheckDepth::kQuick);
 }
 
+base::StatusOr<bool> CheckUnlessClean(Exec& exec, const std::string& device, const FileSystem& fs,
+                                      const std::optional<SuperblockBytes>& superblock) {
+  if (superblock.has_value() && fs.NeedsNoQuickCheck(*superblock)) return true;
+  RETURN_IF_ERROR(fs.Check(exec, device, CheckDepth::kQuick));
+  return false;
+}
+
 base::Status ClearUnfinishedFormat(const std::string& device) {
   constexpr size_t kHead = 1024 * 1024;
   constexpr std::chrono::seconds kTime{30};

@@ -31,6 +31,12 @@ base::StatusOr<std::string> ChooseFileSystemType(const std::string& device,
 // nothing for other types. The device must not be mounted.
 base::Status PrepareFileSystem(Exec& exec, const std::string& device, const std::string& type);
 
+// Runs the quick check of a file system that is about to be mounted, unless `superblock` shows that
+// the file system needs none. nullopt: the superblock was not read since the last change. Returns
+// whether `superblock` has shown that.
+base::StatusOr<bool> CheckUnlessClean(Exec& exec, const std::string& device, const FileSystem& fs,
+                                      const std::optional<SuperblockBytes>& superblock);
+
 // Clears the superblock at the beginning of the device, because mkfs.btrfs refuses a UUID that it
 // finds in use. Only for a device on which a mkfs was interrupted.
 base::Status ClearUnfinishedFormat(const std::string& device);
