@@ -40,7 +40,7 @@ struct Metrics::Impl {
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
 Metrics::~Metrics() = default;
 
-// Register and Add return the existing family and figure if there are some with the same name and
+// Register and Add return the existing family and metric if there are some with the same name and
 // labels.
 
 void Metrics::Observe(const Description& histogram, const Labels& labels, double value) {

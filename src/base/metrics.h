@@ -1,6 +1,6 @@
-// The figures of a process for Prometheus: counters, gauges and histograms, and their text form.
+// The metrics of a process for Prometheus: counters, gauges and histograms, and their text form.
 //
-// A figure exists from its first write on. The caller bounds the number of labels and of their
+// A metric exists from its first write on. The caller bounds the number of labels and of their
 // values. This is a wrapper, so that only one file includes prometheus-cpp. Thread-safe.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace berth::base {
 class Metrics {
  public:
   using Labels = std::map<std::string, std::string>;
-  // The name and the help text of a family of figures and, for a histogram, the upper bounds of its
+  // The name and the help text of a family of metrics and, for a histogram, the upper bounds of its
   // buckets. It lives as long as the process.
   struct Description {
     std::string name;
@@ -61,7 +61,7 @@ class Metrics {
   // collector. This object must outlive the collector.
   [[nodiscard]] std::unique_ptr<Collector> CollectWith(std::function<void(Gauges&)> collect);
 
-  // Returns all figures in the text exposition format 0.0.4, which every Prometheus reads.
+  // Returns all metrics in the text exposition format 0.0.4, which every Prometheus reads.
   std::string RenderText() const;
 
  private:

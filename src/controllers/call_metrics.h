@@ -20,7 +20,7 @@ struct MeasuredCall {
   const base::Status& status;
   std::chrono::nanoseconds took;
   // The label `migrated`, which the Go programs add if the driver replaces an in-tree plugin:
-  // whether the call was about a volume of that plugin. nullopt: the figure has no such label.
+  // whether the call was about a volume of that plugin. nullopt: the metric has no such label.
   std::optional<bool> migrated = std::nullopt;
 };
 void ObserveCall(base::Metrics& metrics, const MeasuredCall& call);

@@ -1,5 +1,5 @@
 // The queues of the controllers that stand in for Kubernetes' CSI sidecars. Each of these queues
-// has the name of the Go program's queue in the metrics (base/workers/queue_figures.h):
+// has the name of the Go program's queue in the metrics (base/workers/queue_metrics.h):
 //
 //   queue                      in the Go program
 //   ------------------------   ----------------------------
@@ -16,7 +16,7 @@
 //   groupsnapshots             snapshot-controller-group-snapshot
 //   groupsnapcontents          snapshot-controller-group-content
 //
-// The figures of a queue that the Go programs lack are not counted.
+// The metrics of a queue that the Go programs lack are not counted.
 #pragma once
 
 #include <string>

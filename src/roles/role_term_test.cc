@@ -165,7 +165,7 @@ TEST_F(RoleTermTest, AGroupIsTakenAndDeletedByBothRolesOnceItsKindsAreThere) {
   EXPECT_THAT(rights_.refused(), IsEmpty());
 }
 
-// The figures that the Go programs' dashboards show.
+// The metrics that the Go programs' dashboards show.
 TEST_F(RoleTermTest, CountsVolumesAndSnapshots) {
   Begin({"provisioner", "snapshotter", "snapshot-controller"});
   driver_->script().Fail("CreateVolume", base::Error(base::StatusCode::kInternal, "full"));
@@ -215,10 +215,10 @@ TEST_F(RoleTermTest, TheQueuesAreCalledAsInTheGoPrograms) {
         "snapshot-controller-group-snapshot", "snapshot-controller-group-content"}) {
     EXPECT_TRUE(has(fmt::format("workqueue_depth{{name=\"{}\"}}", queue))) << queue;
   }
-  for (const char* figure :
+  for (const char* metric :
        {"adds_total", "queue_duration_seconds_count", "work_duration_seconds_count",
         "unfinished_work_seconds", "longest_running_processor_seconds", "retries_total"}) {
-    EXPECT_TRUE(has(fmt::format("\nworkqueue_{}{{name=\"claims\"}}", figure))) << figure;
+    EXPECT_TRUE(has(fmt::format("\nworkqueue_{}{{name=\"claims\"}}", metric))) << metric;
   }
   End();
   EXPECT_EQ(metrics_.RenderText().find("workqueue_depth"), std::string::npos);

@@ -18,9 +18,9 @@ KeyedWorkers::KeyedWorkers(Options options, Work work)
   if (options_.metrics == nullptr || options_.metrics_name.empty()) return;
   {
     MutexLock lock(mutex_);
-    figures_.emplace(*options_.metrics, options_.metrics_name);
+    queue_metrics_.emplace(*options_.metrics, options_.metrics_name);
   }
-  collector_ = options_.metrics->CollectWith([this](auto& gauges) { CollectFigures(gauges); });
+  collector_ = options_.metrics->CollectWith([this](auto& gauges) { CollectMetrics(gauges); });
 }
 
 KeyedWorkers::~KeyedWorkers() {
@@ -121,7 +121,7 @@ void KeyedWorkers::Add(const std::string& key) {
   Entry& entry = entries_[key];
   if (entry.backing_off && !entry.running) return;
   const Time now = steady_clock::now();
-  if (figures_) figures_->NoteAdded(key, now);
+  if (queue_metrics_) queue_metrics_->NoteAdded(key, now);
   if (entry.running) {
     entry.again = true;
   } else {
@@ -134,7 +134,7 @@ void KeyedWorkers::AddNow(const std::string& key) {
   Entry& entry = entries_[key];
   entry.backing_off = false;
   const Time now = steady_clock::now();
-  if (figures_) figures_->NoteAdded(key, now);
+  if (queue_metrics_) queue_metrics_->NoteAdded(key, now);
   if (entry.running) {
     entry.again = entry.again_now = true;
   } else {
@@ -144,7 +144,7 @@ void KeyedWorkers::AddNow(const std::string& key) {
 
 void KeyedWorkers::AddAfter(const std::string& key, std::chrono::milliseconds delay) {
   MutexLock lock(mutex_);
-  if (figures_) figures_->CountRetry();
+  if (queue_metrics_) queue_metrics_->CountRetry();
   Enqueue(key, entries_[key], steady_clock::now() + delay);
 }
 
@@ -170,9 +170,9 @@ std::chrono::milliseconds KeyedWorkers::QueueRetry(const std::string& key, Entry
   if (!std::exchange(entry.again_now, false)) delay = RetryDelay(outcome, entry.failures++);
   entry.backing_off = delay.count() > 0;
   entry.again = false;
-  if (figures_) {
-    figures_->CountRetry();
-    if (entry.backing_off) figures_->NotePutOff(key);
+  if (queue_metrics_) {
+    queue_metrics_->CountRetry();
+    if (entry.backing_off) queue_metrics_->NotePutOff(key);
   }
   Enqueue(key, entry, steady_clock::now() + delay);
   return delay;
@@ -185,7 +185,7 @@ void KeyedWorkers::SettleKey(const std::string& key, Entry& entry, const Outcome
     entry.again = entry.again_now = false;
     Enqueue(key, entry, steady_clock::now());
   } else if (outcome.delay.count() >= 0) {
-    if (figures_) figures_->CountRetry();
+    if (queue_metrics_) queue_metrics_->CountRetry();
     Enqueue(key, entry, steady_clock::now() + outcome.delay);
   } else if (!entry.queued) {
     entries_.erase(key);
@@ -198,7 +198,7 @@ void KeyedWorkers::FinishRun(const std::string& key, const Outcome& outcome) {
     MutexLock lock(mutex_);
     Entry& entry = entries_[key];
     entry.running = false;
-    if (figures_) figures_->NoteEnded(key, steady_clock::now());
+    if (queue_metrics_) queue_metrics_->NoteEnded(key, steady_clock::now());
     shares_.End(entry.group);
     ++coming_workers_;  // this worker, because it calls TakeKey next
     if (--running_ == 0) settled_.NotifyAll();
@@ -296,7 +296,7 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     if (entry.running) {
       // AddAfter queued the key, and it is due while the key runs.
       entry.again = true;
-      if (figures_) figures_->NoteAdded(key, due);
+      if (queue_metrics_) queue_metrics_->NoteAdded(key, due);
       continue;
     }
     entry.running = true;
@@ -304,7 +304,7 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
     ++running_;
     shares_.Begin(entry.group);
     last_taken_ = now;
-    if (figures_) figures_->NoteBegun(key, due, now);
+    if (queue_metrics_) queue_metrics_->NoteBegun(key, due, now);
     // Another worker keeps the time, or takes a key of another group.
     if (!queue_.empty() && (!timekeeper_ || options_.group)) idle_.NotifyOne();
     AddWantedWorker();
@@ -315,15 +315,15 @@ std::optional<std::string> KeyedWorkers::TakeKey() {
   return std::nullopt;
 }
 
-void KeyedWorkers::CollectFigures(Metrics::Gauges& gauges) {
+void KeyedWorkers::CollectMetrics(Metrics::Gauges& gauges) {
   MutexLock lock(mutex_);
-  if (!figures_) return;
+  if (!queue_metrics_) return;
   const Time now = steady_clock::now();
-  // Keys whose delay has ended are not known to the figures until they run.
+  // Keys whose delay has ended are not known to the metrics until they run.
   for (auto it = queue_.begin(); it != queue_.end() && it->first <= now; ++it) {
-    figures_->NoteAdded(it->second, it->first);
+    queue_metrics_->NoteAdded(it->second, it->first);
   }
-  figures_->Collect(gauges, now);
+  queue_metrics_->Collect(gauges, now);
 }
 
 void KeyedWorkers::WorkerLoop() {

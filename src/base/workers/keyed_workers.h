@@ -26,7 +26,7 @@
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/workers/queue_figures.h"
+#include "base/workers/queue_metrics.h"
 #include "base/workers/worker_shares.h"
 
 namespace berth::base {
@@ -54,7 +54,7 @@ class KeyedWorkers {
     // The recorder in which the work of each key is recorded, as "NAME KEY"; borrowed. Null:
     // nothing is recorded.
     FlightRecorder* flight = nullptr;
-    // Where the queue's figures (queue_figures.h) are counted, under the name `metrics_name`;
+    // Where the queue's metrics (queue_metrics.h) are counted, under the name `metrics_name`;
     // borrowed. Null, or without a name: nothing is counted.
     Metrics* metrics = nullptr;
     std::string metrics_name = {};
@@ -142,7 +142,7 @@ class KeyedWorkers {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The delay after a failed run that follows `failures` failed ones of the same key.
   std::chrono::milliseconds RetryDelay(const Outcome& outcome, int failures) const;
-  void CollectFigures(Metrics::Gauges& gauges) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CollectMetrics(Metrics::Gauges& gauges) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Options options_;
   const Work work_;
@@ -166,7 +166,7 @@ class KeyedWorkers {
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::multimap<Time, std::string> queue_ ABSL_GUARDED_BY(mutex_);
-  std::optional<QueueFigures> figures_ ABSL_GUARDED_BY(mutex_);
+  std::optional<QueueMetrics> queue_metrics_ ABSL_GUARDED_BY(mutex_);
   std::list<std::jthread> threads_ ABSL_GUARDED_BY(mutex_);
   std::jthread ended_ ABSL_GUARDED_BY(mutex_);  // of the worker that ended last, not yet joined
   std::unique_ptr<Metrics::Collector> collector_;

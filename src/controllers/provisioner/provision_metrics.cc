@@ -16,8 +16,8 @@ const std::vector<double>& Buckets() {
   return buckets;
 }
 
-// The three figures of an operation.
-struct Figures {
+// The three metrics of an operation.
+struct OperationMetrics {
   Description total, failed, seconds;
 
   void Succeeded(Metrics* metrics, const Metrics::Labels& labels,
@@ -32,8 +32,8 @@ struct Figures {
   }
 };
 
-const Figures& Provisions() {
-  static const Figures& figures = *new Figures{
+const OperationMetrics& Provisions() {
+  static const OperationMetrics& metrics = *new OperationMetrics{
       {.name = "controller_persistentvolumeclaim_provision_total",
        .help = "Volumes provisioned, by class and kind of the claim's source"},
       {.name = "controller_persistentvolumeclaim_provision_failed_total",
@@ -41,18 +41,18 @@ const Figures& Provisions() {
       {.name = "controller_persistentvolumeclaim_provision_duration_seconds",
        .help = "Time that volumes took to be provisioned, by class and kind of the source",
        .buckets = Buckets()}};
-  return figures;
+  return metrics;
 }
 
-const Figures& Deletions() {
-  static const Figures& figures = *new Figures{
+const OperationMetrics& Deletions() {
+  static const OperationMetrics& metrics = *new OperationMetrics{
       {.name = "controller_persistentvolume_delete_total", .help = "Volumes deleted, by class"},
       {.name = "controller_persistentvolume_delete_failed_total",
        .help = "Attempts to delete a volume that failed, by class"},
       {.name = "controller_persistentvolume_delete_duration_seconds",
        .help = "Time that volumes took to be deleted, by class",
        .buckets = Buckets()}};
-  return figures;
+  return metrics;
 }
 
 Metrics::Labels LabelsOf(const api::PersistentVolumeClaim& claim) {

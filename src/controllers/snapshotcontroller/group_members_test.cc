@@ -83,7 +83,7 @@ TEST_F(GroupControllerTest, AGroupWhoseSnapshotsMayNotBeMadeSaysSoOnce) {
   EXPECT_TRUE(cluster_.events.WaitFor("the quota is used up"));
 }
 
-TEST_F(GroupControllerTest, TheFiguresTellHowLongGroupsTake) {
+TEST_F(GroupControllerTest, TheMetricsTellHowLongGroupsTake) {
   TakeGroup();
   const auto counted = [&](const char* operation) {
     return cluster_.WaitUntil([&] {

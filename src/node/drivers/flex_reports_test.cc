@@ -59,7 +59,7 @@ TEST_F(FlexReportsTest, TheNodeSaysHowItsDriversDo) {
   EXPECT_TRUE(WaitFor(""));
 }
 
-TEST_F(FlexReportsTest, FiguresSayItToo) {
+TEST_F(FlexReportsTest, MetricsSayItToo) {
   reports_.ReportState("acme.io/good", base::OkStatus());
   for (int i = 0; i < 2; ++i) {
     reports_.ReportState("acme.io/bad", base::Error(StatusCode::kUnavailable, "no JSON"));

@@ -21,7 +21,7 @@ VolumeHealth::VolumeHealth(std::chrono::milliseconds interval, std::function<Vol
     : interval_(interval),
       volumes_(std::move(volumes)),
       events_(events),
-      figures_(metrics),
+      volume_metrics_(metrics),
       // One worker is for the round and one for the drivers. More are started while drivers do not
       // answer.
       workers_({.name = "volume-health", .workers = 2, .max_workers = kMaxWorkers},
@@ -42,7 +42,7 @@ Outcome VolumeHealth::CheckVolumes() {
     drivers.insert(volume.driver);
     claims.insert(volume.claim);
   }
-  figures_.RetainClaims(claims);
+  volume_metrics_.RetainClaims(claims);
   {
     MutexLock lock(mutex_);
     std::erase_if(abnormal_, [&](const auto& entry) { return !volumes.contains(entry.first); });
@@ -66,10 +66,10 @@ Outcome VolumeHealth::AskDriver(const std::string& driver) {
 }
 
 void VolumeHealth::ReadHealth(const std::string& key, const VolumeUnits::Ready& volume) {
-  if (!AskCondition(key, volume) || volume.claim.empty() || !figures_.wanted()) return;
+  if (!AskCondition(key, volume) || volume.claim.empty() || !volume_metrics_.wanted()) return;
   const auto stats = volume.plugin->GetStats(volume.record);
   if (stats.ok()) {
-    figures_.SetMetrics(volume.claim, *stats);
+    volume_metrics_.SetMetrics(volume.claim, *stats);
   } else if (stats.status().code() != base::StatusCode::kUnimplemented) {
     LOG_DEBUG("read the usage of volume {}: {}", base::Quote(volume.record.folder_name),
               base::ToString(stats.status()));

@@ -1,7 +1,7 @@
 // Asks drivers for the condition of the volumes of this node's pods (CSI: volume_condition of
 // NodeGetVolumeStats), and reports to a pod in an event when one of its volumes becomes abnormal,
 // or normal again (kubelet: CSIVolumeHealth). Also asks how full the volumes of claims are, for the
-// metrics (volume_figures.h). For a volume that is mounted in a sandbox, the runtime handler is
+// metrics (volume_metrics.h). For a volume that is mounted in a sandbox, the runtime handler is
 // asked.
 //
 //   each interval ── each volume that is set up ──▶ GetCondition ──▶ changed: event
@@ -22,7 +22,7 @@
 #include "base/event_sink.h"
 #include "base/mutex.h"
 #include "base/workers/keyed_workers.h"
-#include "node/volumes/volume_figures.h"
+#include "node/volumes/volume_metrics.h"
 #include "node/volumes/volume_units.h"
 
 namespace berth::node {
@@ -53,7 +53,7 @@ class VolumeHealth {
   const std::chrono::milliseconds interval_;
   const std::function<Volumes()> volumes_;
   base::EventSink& events_;
-  VolumeFigures figures_;
+  VolumeMetrics volume_metrics_;
   std::atomic<bool> stopping_ = false;
   base::Mutex mutex_;
   Volumes present_ ABSL_GUARDED_BY(mutex_);

@@ -35,11 +35,12 @@ TEST(VolumeHealth, DriversThatHangHoldUpNoOthersVolumes) {
   plugin.Unhang();
 }
 
-TEST(VolumeHealth, FiguresComeAndGoWithTheClaimsVolume) {
+TEST(VolumeHealth, MetricsComeAndGoWithTheClaimsVolume) {
   base::Metrics metrics;
-  VolumeFigures figures(&metrics);
-  figures.SetMetrics("shop/data", {.total_bytes = 100, .used_bytes = 40, .available_inodes = 7});
-  figures.SetMetrics("shop/more", {.total_bytes = 200});
+  VolumeMetrics volume_metrics(&metrics);
+  volume_metrics.SetMetrics("shop/data",
+                            {.total_bytes = 100, .used_bytes = 40, .available_inodes = 7});
+  volume_metrics.SetMetrics("shop/more", {.total_bytes = 200});
   const std::string text = metrics.RenderText();
   const auto has = [](const std::string& all, const std::string& line) {
     return all.find(line) != std::string::npos;
@@ -48,7 +49,7 @@ TEST(VolumeHealth, FiguresComeAndGoWithTheClaimsVolume) {
   EXPECT_TRUE(has(text, "kubelet_volume_stats_capacity_bytes" + labels + " 100")) << text;
   EXPECT_TRUE(has(text, "kubelet_volume_stats_used_bytes" + labels + " 40"));
   EXPECT_TRUE(has(text, "kubelet_volume_stats_inodes_free" + labels + " 7"));
-  figures.RetainClaims({"shop/more"});
+  volume_metrics.RetainClaims({"shop/more"});
   EXPECT_FALSE(has(metrics.RenderText(), labels));
   EXPECT_TRUE(has(metrics.RenderText(), R"(persistentvolumeclaim="more")"));
 }

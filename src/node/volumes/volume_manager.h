@@ -139,7 +139,7 @@ struct VolumeManagerOptions {
   // How often drivers are asked for the condition of volumes (volume_health.h).
   std::chrono::milliseconds health_interval{60'000};
   base::FlightRecorder* flight = nullptr;  // borrowed; key "volumes UNIT"
-  base::Metrics* metrics = nullptr;        // borrowed; none: no figures
+  base::Metrics* metrics = nullptr;        // borrowed; none: no metrics
 };
 
 // Everything but the options is borrowed and must outlive the manager. Call it before `informers`

@@ -69,7 +69,7 @@ class CsiPlugin : public VolumePlugin {
   // Reads the volume, with its labels and the file systems that the runtime handler can mount.
   StatusOr<Volume> ReadVolumeFor(const api::Pod& pod, const VolumeSpec& spec) const;
   // Calls NodeGetVolumeStats. `in_sandbox`: the driver need only name the source, because the
-  // runtime handler has the figures.
+  // runtime handler knows the usage.
   StatusOr<csi::v1::NodeGetVolumeStatsResponse> AskStats(DriverClient& client, const Record& volume,
                                                          const PodVolumeRecord& record,
                                                          bool in_sandbox);

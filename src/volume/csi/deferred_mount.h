@@ -46,7 +46,7 @@ class SandboxHandler {
   const std::string sandbox_id_;
 };
 
-// Reads the figures from an answer of CSI or of CRUST, whose usage messages are alike. UNAVAILABLE:
+// Reads the usage from an answer of CSI or of CRUST, whose usage messages are alike. UNAVAILABLE:
 // there are none.
 template <typename Usages>
 StatusOr<VolumePlugin::Stats> StatsOfUsage(const Usages& usages) {

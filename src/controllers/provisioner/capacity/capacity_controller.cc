@@ -97,7 +97,7 @@ CapacityController::Outcome CapacityController::SyncClass(const std::string& nam
   const auto storage_class = classes_.Get(name);
   if (storage_class == nullptr || !WantsCapacity(*storage_class, *driver, options_)) {
     const Status removed = Remove(ObjectsOf(name, driver->name));
-    ReportFigures(name, driver->name, {.obsolete = ObjectsOf(name, driver->name).size()});
+    ReportCounts(name, driver->name, {.obsolete = ObjectsOf(name, driver->name).size()});
     return AfterApi(removed);
   }
   const Status published = Publish(*storage_class, *driver);
@@ -117,19 +117,19 @@ Status CapacityController::Publish(const api::StorageClass& storage_class,
   ASSIGN_OR_RETURN(const Json owner, ReadCapacityOwner(context_.client, options_));
   std::vector<CapacityPtr> left = ObjectsOf(storage_class.name(), driver.name);
   Status first = base::OkStatus();
-  Figures figures;
+  ObjectCounts counts;
   for (const TopologyTerm& segment :
        CapacitySegments(driver, options_.node_name, nodes_.List(), csi_nodes_.List())) {
     // The failure of one segment does not stop the others from being published.
     const size_t before = left.size();
     const Status published = PublishSegment(storage_class, driver, segment, owner, left);
-    ++figures.goal;
-    if (published.ok() || left.size() < before) ++figures.current;
+    ++counts.goal;
+    if (published.ok() || left.size() < before) ++counts.current;
     if (first.ok()) first = published;
   }
   const Status removed = Remove(left);
-  if (!removed.ok()) figures.obsolete = left.size();
-  ReportFigures(storage_class.name(), driver.name, figures);
+  if (!removed.ok()) counts.obsolete = left.size();
+  ReportCounts(storage_class.name(), driver.name, counts);
   return first.ok() ? removed : first;
 }
 
@@ -193,8 +193,8 @@ Status CapacityController::Remove(const std::vector<CapacityPtr>& objects) {
   return base::OkStatus();
 }
 
-void CapacityController::ReportFigures(const std::string& storage_class, const std::string& driver,
-                                       Figures figures) {
+void CapacityController::ReportCounts(const std::string& storage_class, const std::string& driver,
+                                      ObjectCounts counts) {
   static const auto& kGoal = *new base::Metrics::Description{
       .name = "csistoragecapacities_desired_goal", .help = "CSIStorageCapacity objects to be kept"};
   static const auto& kCurrent = *new base::Metrics::Description{
@@ -204,9 +204,9 @@ void CapacityController::ReportFigures(const std::string& storage_class, const s
       .name = "csistoragecapacities_obsolete", .help = "CSIStorageCapacity objects that are to go"};
   if (context_.metrics == nullptr) return;
   MutexLock lock(mutex_);
-  figures_[storage_class] = figures;
-  Figures sum;
-  for (const auto& [name, each] : figures_) {
+  counts_[storage_class] = counts;
+  ObjectCounts sum;
+  for (const auto& [name, each] : counts_) {
     sum.goal += each.goal;
     sum.current += each.current;
     sum.obsolete += each.obsolete;

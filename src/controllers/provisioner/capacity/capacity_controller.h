@@ -53,13 +53,13 @@ class CapacityController : public Controller {
                                      const std::string& driver) const;
   base::Status Remove(const std::vector<CapacityPtr>& objects);
   // The metrics csistoragecapacities_*, which show the sum of all classes.
-  struct Figures {
+  struct ObjectCounts {
     size_t goal = 0;      // objects that there should be
     size_t current = 0;   // of those: objects that there are
     size_t obsolete = 0;  // objects to be deleted
   };
-  void ReportFigures(const std::string& storage_class, const std::string& driver, Figures figures)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReportCounts(const std::string& storage_class, const std::string& driver,
+                    ObjectCounts counts) ABSL_LOCKS_EXCLUDED(mutex_);
   // Notes the version of an object that this process wrote last ("": it deleted the object), so
   // that its own writes do not queue the class again.
   void NoteWritten(const std::string& key, const std::string& version) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -78,7 +78,7 @@ class CapacityController : public Controller {
 
   mutable base::Mutex mutex_;
   std::map<std::string, std::string> written_ ABSL_GUARDED_BY(mutex_);  // key to version
-  std::map<std::string, Figures> figures_ ABSL_GUARDED_BY(mutex_);      // by class
+  std::map<std::string, ObjectCounts> counts_ ABSL_GUARDED_BY(mutex_);  // by class
   base::KeyedWorkers workers_;
 };
 

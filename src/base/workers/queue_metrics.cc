@@ -1,4 +1,4 @@
-#include "base/workers/queue_figures.h"
+#include "base/workers/queue_metrics.h"
 
 #include <algorithm>
 
@@ -50,26 +50,26 @@ const Descriptions& All() {
   return descriptions;
 }
 
-double Seconds(QueueFigures::Time since, QueueFigures::Time now) {
-  return std::chrono::duration<double>(std::max(now - since, QueueFigures::Time::duration::zero()))
+double Seconds(QueueMetrics::Time since, QueueMetrics::Time now) {
+  return std::chrono::duration<double>(std::max(now - since, QueueMetrics::Time::duration::zero()))
       .count();
 }
 
 }  // namespace
 
-QueueFigures::QueueFigures(Metrics& metrics, const std::string& queue)
+QueueMetrics::QueueMetrics(Metrics& metrics, const std::string& queue)
     : metrics_(metrics), labels_{{"name", queue}} {
   metrics_.Count(All().adds, labels_, 0);
   metrics_.Count(All().retries, labels_, 0);
 }
 
-void QueueFigures::NoteAdded(const std::string& key, Time since) {
+void QueueMetrics::NoteAdded(const std::string& key, Time since) {
   if (waiting_.try_emplace(key, since).second) metrics_.Count(All().adds, labels_);
 }
 
-void QueueFigures::NotePutOff(const std::string& key) { waiting_.erase(key); }
+void QueueMetrics::NotePutOff(const std::string& key) { waiting_.erase(key); }
 
-void QueueFigures::NoteBegun(const std::string& key, Time due, Time now) {
+void QueueMetrics::NoteBegun(const std::string& key, Time due, Time now) {
   NoteAdded(key, due);
   const auto waited = waiting_.find(key);
   metrics_.Observe(All().waited, labels_, Seconds(waited->second, now));
@@ -77,16 +77,16 @@ void QueueFigures::NoteBegun(const std::string& key, Time due, Time now) {
   running_[key] = now;
 }
 
-void QueueFigures::NoteEnded(const std::string& key, Time now) {
+void QueueMetrics::NoteEnded(const std::string& key, Time now) {
   const auto began = running_.find(key);
   if (began == running_.end()) return;
   metrics_.Observe(All().worked, labels_, Seconds(began->second, now));
   running_.erase(began);
 }
 
-void QueueFigures::CountRetry() { metrics_.Count(All().retries, labels_); }
+void QueueMetrics::CountRetry() { metrics_.Count(All().retries, labels_); }
 
-void QueueFigures::Collect(Metrics::Gauges& gauges, Time now) const {
+void QueueMetrics::Collect(Metrics::Gauges& gauges, Time now) const {
   gauges.Add(All().depth, labels_, static_cast<double>(waiting_.size()));
   double unfinished = 0;
   double longest = 0;

@@ -12,10 +12,10 @@
 
 namespace berth::node {
 
-class VolumeFigures {
+class VolumeMetrics {
  public:
   // `metrics` is borrowed; null: no metrics are kept.
-  explicit VolumeFigures(base::Metrics* metrics) : metrics_(metrics) {}
+  explicit VolumeMetrics(base::Metrics* metrics) : metrics_(metrics) {}
 
   bool wanted() const { return metrics_ != nullptr; }
   // `claim`: its key, "namespace/name".

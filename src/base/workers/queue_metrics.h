@@ -9,7 +9,7 @@
 //   workqueue_longest_running_processor_seconds   the longest of these times
 //   workqueue_retries_total                       keys that were queued with a delay
 //
-// Queues that share a name share the figures. A key that is added while it waits is not counted
+// Queues that share a name share their metrics. A key that is added while it waits is not counted
 // again. The caller holds one lock for all calls. `metrics` is borrowed and must outlive this.
 #pragma once
 
@@ -21,12 +21,12 @@
 
 namespace berth::base {
 
-class QueueFigures {
+class QueueMetrics {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   // `queue` is the label "name".
-  QueueFigures(Metrics& metrics, const std::string& queue);
+  QueueMetrics(Metrics& metrics, const std::string& queue);
 
   // The key is to run as soon as it can, since `since`. It may be running.
   void NoteAdded(const std::string& key, Time since);

@@ -1,4 +1,4 @@
-#include "base/workers/queue_figures.h"
+#include "base/workers/queue_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,73 +16,73 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-class QueueFiguresTest : public testing::Test {
+class QueueMetricsTest : public testing::Test {
  protected:
-  QueueFiguresTest()
-      : collector_(metrics_.CollectWith([this](auto& gauges) { figures_.Collect(gauges, now_); })) {
-  }
+  QueueMetricsTest()
+      : collector_(
+            metrics_.CollectWith([this](auto& gauges) { queue_metrics_.Collect(gauges, now_); })) {}
 
-  static auto Has(const std::string& figure, double value, const std::string& name = "claims") {
-    return HasSubstr(fmt::format("\n{}{{name=\"{}\"}} {}\n", figure, name, value));
+  static auto Has(const std::string& metric, double value, const std::string& name = "claims") {
+    return HasSubstr(fmt::format("\n{}{{name=\"{}\"}} {}\n", metric, name, value));
   }
   std::string Text() const { return metrics_.RenderText(); }
 
   Metrics metrics_;
-  QueueFigures figures_{metrics_, "claims"};
-  QueueFigures::Time now_{1000s};
+  QueueMetrics queue_metrics_{metrics_, "claims"};
+  QueueMetrics::Time now_{1000s};
   std::unique_ptr<Metrics::Collector> collector_;
 };
 
-TEST_F(QueueFiguresTest, AQueueThatDidNothingHasItsCountersAndGauges) {
+TEST_F(QueueMetricsTest, AQueueThatDidNothingHasItsCountersAndGauges) {
   EXPECT_THAT(Text(), AllOf(Has("workqueue_adds_total", 0), Has("workqueue_retries_total", 0),
                             Has("workqueue_depth", 0), Has("workqueue_unfinished_work_seconds", 0),
                             Has("workqueue_longest_running_processor_seconds", 0)));
 }
 
-TEST_F(QueueFiguresTest, AKeyIsCountedOnceWhileItWaitsAndMeasuredWhenItRuns) {
-  figures_.NoteAdded("a", now_);
-  figures_.NoteAdded("a", now_ + 1s);
-  figures_.NoteAdded("b", now_);
+TEST_F(QueueMetricsTest, AKeyIsCountedOnceWhileItWaitsAndMeasuredWhenItRuns) {
+  queue_metrics_.NoteAdded("a", now_);
+  queue_metrics_.NoteAdded("a", now_ + 1s);
+  queue_metrics_.NoteAdded("b", now_);
   EXPECT_THAT(Text(), AllOf(Has("workqueue_adds_total", 2), Has("workqueue_depth", 2)));
   now_ += 3s;
-  figures_.NoteBegun("a", now_, now_);
+  queue_metrics_.NoteBegun("a", now_, now_);
   EXPECT_THAT(Text(),
               AllOf(Has("workqueue_depth", 1), Has("workqueue_queue_duration_seconds_sum", 3),
                     Has("workqueue_queue_duration_seconds_count", 1)));
   now_ += 2s;
-  figures_.NoteBegun("b", now_, now_);
+  queue_metrics_.NoteBegun("b", now_, now_);
   now_ += 5s;
   EXPECT_THAT(Text(), AllOf(Has("workqueue_unfinished_work_seconds", 12),
                             Has("workqueue_longest_running_processor_seconds", 7),
                             Not(HasSubstr("workqueue_work_duration_seconds"))));
-  figures_.NoteEnded("a", now_);
+  queue_metrics_.NoteEnded("a", now_);
   EXPECT_THAT(Text(), AllOf(Has("workqueue_unfinished_work_seconds", 5),
                             Has("workqueue_longest_running_processor_seconds", 5),
                             Has("workqueue_work_duration_seconds_sum", 7),
                             Has("workqueue_work_duration_seconds_count", 1)));
 }
 
-TEST_F(QueueFiguresTest, AKeyWithADelayCountsFromWhenItIsDue) {
-  figures_.CountRetry();
+TEST_F(QueueMetricsTest, AKeyWithADelayCountsFromWhenItIsDue) {
+  queue_metrics_.CountRetry();
   EXPECT_THAT(Text(), AllOf(Has("workqueue_adds_total", 0), Has("workqueue_retries_total", 1)));
-  figures_.NoteBegun("a", now_, now_ + 4s);
+  queue_metrics_.NoteBegun("a", now_, now_ + 4s);
   EXPECT_THAT(Text(), AllOf(Has("workqueue_adds_total", 1),
                             Has("workqueue_queue_duration_seconds_sum", 4)));
-  figures_.NoteAdded("a", now_ + 5s);  // while it runs
+  queue_metrics_.NoteAdded("a", now_ + 5s);  // while it runs
   EXPECT_THAT(Text(), AllOf(Has("workqueue_adds_total", 2), Has("workqueue_depth", 1)));
-  figures_.NoteEnded("a", now_ + 6s);
-  figures_.NotePutOff("a");
+  queue_metrics_.NoteEnded("a", now_ + 6s);
+  queue_metrics_.NotePutOff("a");
   EXPECT_THAT(Text(), Has("workqueue_depth", 0));
 }
 
-TEST_F(QueueFiguresTest, QueuesOfOneNameShareTheFigures) {
-  QueueFigures second(metrics_, "claims");
-  QueueFigures other(metrics_, "volumes");
+TEST_F(QueueMetricsTest, QueuesOfOneNameShareTheMetrics) {
+  QueueMetrics second(metrics_, "claims");
+  QueueMetrics other(metrics_, "volumes");
   const auto collector = metrics_.CollectWith([&](auto& gauges) {
     second.Collect(gauges, now_);
     other.Collect(gauges, now_);
   });
-  figures_.NoteBegun("a", now_, now_);
+  queue_metrics_.NoteBegun("a", now_, now_);
   second.NoteBegun("a", now_, now_);
   second.NoteAdded("b", now_);
   now_ += 2s;
@@ -93,9 +93,9 @@ TEST_F(QueueFiguresTest, QueuesOfOneNameShareTheFigures) {
 }
 
 // What a Go program serves (component-base 0.36, its histogram bounds included).
-TEST_F(QueueFiguresTest, TheTextIsThatOfTheGoPrograms) {
-  figures_.NoteBegun("a", now_, now_ + 5ms);
-  figures_.NoteEnded("a", now_ + 5ms);
+TEST_F(QueueMetricsTest, TheTextIsThatOfTheGoPrograms) {
+  queue_metrics_.NoteBegun("a", now_, now_ + 5ms);
+  queue_metrics_.NoteEnded("a", now_ + 5ms);
   const std::string text = Text();
   EXPECT_THAT(
       text,
@@ -119,7 +119,7 @@ TEST_F(QueueFiguresTest, TheTextIsThatOfTheGoPrograms) {
   }
 }
 
-TEST(KeyedWorkersFiguresTest, AQueueCountsWhatItsKeysGoThrough) {
+TEST(KeyedWorkersMetricsTest, AQueueCountsWhatItsKeysGoThrough) {
   Metrics metrics;
   std::latch inside(1), release(1);
   std::atomic<int> runs{0};
@@ -171,7 +171,7 @@ TEST(KeyedWorkersFiguresTest, AQueueCountsWhatItsKeysGoThrough) {
   EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("workqueue_depth")));
 }
 
-TEST(KeyedWorkersFiguresTest, AKeyThatIsDueCountsBeforeAWorkerTakesIt) {
+TEST(KeyedWorkersMetricsTest, AKeyThatIsDueCountsBeforeAWorkerTakesIt) {
   Metrics metrics;
   KeyedWorkers workers({.name = "test", .metrics = &metrics, .metrics_name = "claims"},
                        [](const std::string&) { return Outcome::Done(); });
@@ -181,7 +181,7 @@ TEST(KeyedWorkersFiguresTest, AKeyThatIsDueCountsBeforeAWorkerTakesIt) {
   EXPECT_THAT(text, HasSubstr("workqueue_adds_total{name=\"claims\"} 1\n"));
 }
 
-TEST(KeyedWorkersFiguresTest, AQueueWithoutANameCountsNothing) {
+TEST(KeyedWorkersMetricsTest, AQueueWithoutANameCountsNothing) {
   Metrics metrics;
   KeyedWorkers workers({.name = "test", .metrics = &metrics},
                        [](const std::string&) { return Outcome::Done(); });

@@ -1,16 +1,16 @@
-#include "node/volumes/volume_figures.h"
+#include "node/volumes/volume_metrics.h"
 
 namespace berth::node {
 namespace {
 
 using Stats = volume::VolumePlugin::Stats;
 
-struct Figure {
+struct Metric {
   base::Metrics::Description description;
   int64_t Stats::* of;
 };
 
-const Figure kFigures[] = {
+const Metric kMetrics[] = {
     {{.name = "kubelet_volume_stats_capacity_bytes", .help = "Capacity in bytes of the volume"},
      &Stats::total_bytes},
     {{.name = "kubelet_volume_stats_available_bytes",
@@ -34,21 +34,21 @@ base::Metrics::Labels LabelsOf(const std::string& claim) {
 
 }  // namespace
 
-void VolumeFigures::SetMetrics(const std::string& claim, const Stats& stats) {
+void VolumeMetrics::SetMetrics(const std::string& claim, const Stats& stats) {
   if (metrics_ == nullptr) return;
   base::MutexLock lock(mutex_);
   known_.insert(claim);
-  for (const Figure& figure : kFigures) {
-    metrics_->Set(figure.description, LabelsOf(claim), static_cast<double>(stats.*figure.of));
+  for (const Metric& metric : kMetrics) {
+    metrics_->Set(metric.description, LabelsOf(claim), static_cast<double>(stats.*metric.of));
   }
 }
 
-void VolumeFigures::RetainClaims(const std::set<std::string>& claims) {
+void VolumeMetrics::RetainClaims(const std::set<std::string>& claims) {
   if (metrics_ == nullptr) return;
   base::MutexLock lock(mutex_);
   std::erase_if(known_, [&](const std::string& claim) {
     if (claims.contains(claim)) return false;
-    for (const Figure& figure : kFigures) metrics_->Remove(figure.description, LabelsOf(claim));
+    for (const Metric& metric : kMetrics) metrics_->Remove(metric.description, LabelsOf(claim));
     return true;
   });
 }
