@@ -240,8 +240,8 @@ Status LeaderElection::ReleaseLease() {
   return client_.Update(kLease, lease, "").status();
 }
 
-void RunCampaign(LeaderElection& election, const std::stop_token& stop,
-                 const std::function<void(std::stop_token lost)>& lead) {
+void RunLeaderElection(LeaderElection& election, const std::stop_token& stop,
+                       const std::function<void(std::stop_token lost)>& lead) {
   const std::string name = election.options().ns + "/" + election.options().lease;
   std::mutex mutex;
   std::condition_variable_any changed;

@@ -55,8 +55,8 @@ struct LeaderElectionOptions {
 // leaders.
 Status CheckLeaderElection(const LeaderElectionOptions& options);
 
-// The lease of one candidate. RunCampaign repeats AcquireOrRenew. One thread calls AcquireOrRenew
-// and ReleaseLease; any thread may call the rest.
+// The lease of one candidate. RunLeaderElection repeats AcquireOrRenew. One thread calls
+// AcquireOrRenew and ReleaseLease; any thread may call the rest.
 class LeaderElection {
  public:
   // `client` and `clock` are borrowed and must outlive this object. The client's requests should
@@ -111,9 +111,9 @@ class LeaderElection {
 
 // Tries to lead until `stop` is requested. While this candidate leads, `lead` runs on its own
 // thread. Its token is triggered when the lease is lost or `stop` is requested, and `lead` must
-// return only when none of its work runs any more. Only then does a new campaign begin, or is the
+// return only when none of its work runs any more. Only then does a new election begin, or is the
 // lease released.
-void RunCampaign(LeaderElection& election, const std::stop_token& stop,
-                 const std::function<void(std::stop_token lost)>& lead);
+void RunLeaderElection(LeaderElection& election, const std::stop_token& stop,
+                       const std::function<void(std::stop_token lost)>& lead);
 
 }  // namespace berth::kube

@@ -227,10 +227,10 @@ TEST(CheckLeaderElectionTest, RefusesWhatCouldMakeTwoLeaders) {
 
 // Two candidates in real time, with short leases. Each writes its name into one ConfigMap while it
 // leads, as its work.
-class CampaignTest : public testing::Test {
+class RunLeaderElectionTest : public testing::Test {
  protected:
   struct Candidate {
-    Candidate(CampaignTest& test, const std::string& name)
+    Candidate(RunLeaderElectionTest& test, const std::string& name)
         : guarded(test.client_,
                   GuardedClient::MakeLeaderGate([this] { return election.leading(); })),
           wire(test.client_, GuardedClient::MakeLeaderGate([this] { return !cut; })),
@@ -242,7 +242,7 @@ class CampaignTest : public testing::Test {
                     .renew_deadline = milliseconds(1000),
                     .retry_period = milliseconds(200)}),
           thread([this, &test](const std::stop_token& stop) {
-            RunCampaign(election, stop, [&](const std::stop_token& lost) {
+            RunLeaderElection(election, stop, [&](const std::stop_token& lost) {
               ++terms;
               EXPECT_EQ(test.working_.fetch_add(1), 0) << "two work at a time";
               working = true;
@@ -286,7 +286,7 @@ class CampaignTest : public testing::Test {
   std::atomic<int> working_ = 0;
 };
 
-TEST_F(CampaignTest, ACutWireHandsOverAndNobodyWorksTwice) {
+TEST_F(RunLeaderElectionTest, ACutWireHandsOverAndNobodyWorksTwice) {
   client_.Add(Json{{"apiVersion", "v1"},
                    {"kind", "ConfigMap"},
                    {"metadata", {{"name", "note"}, {"namespace", "default"}}}});
@@ -305,7 +305,7 @@ TEST_F(CampaignTest, ACutWireHandsOverAndNobodyWorksTwice) {
   EXPECT_EQ(b.terms, 1);
 }
 
-TEST_F(CampaignTest, AnAbsentApiPausesAndEndsNothing) {
+TEST_F(RunLeaderElectionTest, AnAbsentApiPausesAndEndsNothing) {
   client_.Add(Json{{"apiVersion", "v1"},
                    {"kind", "ConfigMap"},
                    {"metadata", {{"name", "note"}, {"namespace", "default"}}}});

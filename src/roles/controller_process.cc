@@ -231,18 +231,18 @@ class ControllerProcessImpl : public ControllerProcess {
       RunOneTerm(roles, socket, driver, nullptr, stop);
       return;
     }
-    // The last campaign runs on this thread, which has nothing else to do.
-    std::vector<std::jthread> campaigns;
+    // The last election runs on this thread, which has nothing else to do.
+    std::vector<std::jthread> elections;
     for (size_t i = 0; i + 1 < roles.size(); ++i) {
-      campaigns.emplace_back([this, role = roles[i], &socket, &driver, &stop] {
-        RunRoleCampaign(*role, socket, driver, stop);
+      elections.emplace_back([this, role = roles[i], &socket, &driver, &stop] {
+        RunRoleElection(*role, socket, driver, stop);
       });
     }
-    RunRoleCampaign(*roles.back(), socket, driver, stop);
+    RunRoleElection(*roles.back(), socket, driver, stop);
   }
 
   // Runs the terms of one role, each while this process has the role's lease, until `stop`.
-  void RunRoleCampaign(const Role& role, const std::string& socket, const std::string& driver,
+  void RunRoleElection(const Role& role, const std::string& socket, const std::string& driver,
                        const std::stop_token& stop) {
     kube::LeaderElection election(*election_client_, clock_, ElectionOptions(role.lease(driver)));
     {
@@ -251,7 +251,7 @@ class ControllerProcessImpl : public ControllerProcess {
     }
     const base::Metrics::Labels name = {{"name", election.options().lease}};
     metrics_.Set(kMasterStatus, name, 0);
-    kube::RunCampaign(election, stop, [&](const std::stop_token& lost) {
+    kube::RunLeaderElection(election, stop, [&](const std::stop_token& lost) {
       metrics_.Set(kMasterStatus, name, 1);
       RunOneTerm({&role}, socket, driver, &election, lost);
       metrics_.Set(kMasterStatus, name, 0);
