@@ -67,14 +67,14 @@ bool Gate::MayArrive(const std::string& key) {
     ++refused_;
     return false;
   }
-  unconfirmed_ = true;
+  admitting_ = true;
   return true;
 }
 
 bool Gate::WaitForClient() {
   {
     base::MutexLock lock(mutex_);
-    while (unconfirmed_ && !stopped_) changed_.Wait(mutex_);
+    while (admitting_ && !stopped_) changed_.Wait(mutex_);
     if (stopped_) return false;
   }
   pollfd fds[] = {{.fd = listener_.get(), .events = POLLIN, .revents = 0},
@@ -103,9 +103,9 @@ void Gate::Run() {
   }
 }
 
-void Gate::Confirm() {
+void Gate::AdmitNext() {
   base::MutexLock lock(mutex_);
-  unconfirmed_ = false;
+  admitting_ = false;
   changed_.NotifyAll();
 }
 

@@ -26,7 +26,7 @@ class Gate {
     bool local_clients_by_user = true;  // as Server::Options
   };
   // Called on the gate's thread with each connection that may come, and the key of its client.
-  // Confirm must follow for each of them.
+  // AdmitNext must follow for each of them.
   using Admit = std::function<void(base::UniqueFd socket, std::string key)>;
 
   // `listener` is a TCP socket that listens.
@@ -37,7 +37,7 @@ class Gate {
 
   // The connection that was admitted has got its seat, or none, and the next one may come. If many
   // came at once, the server would take all of them for silent before it read the first request.
-  void Confirm();
+  void AdmitNext();
   // Charges `user` for the connection of a client that has shown who it is, and no longer the
   // client's address.
   void ChargeUser(const std::string& user, const std::string& key);
@@ -62,7 +62,7 @@ class Gate {
   Arrivals arrivals_ ABSL_GUARDED_BY(mutex_);
   Arrivals::Time swept_ ABSL_GUARDED_BY(mutex_);
   size_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool unconfirmed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool admitting_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::jthread thread_;
 };

@@ -80,7 +80,7 @@ TEST_F(GateTest, ResetsWhoComesTooOften) {
   for (size_t i = 1; i <= 2; ++i) {
     clients.push_back(Connect());
     WaitForAdmitted(i);
-    gate_->Confirm();
+    gate_->AdmitNext();
   }
   EXPECT_TRUE(IsRefused(Connect()));
   EXPECT_EQ(gate_->TakeRefused(), 1U);
@@ -100,7 +100,7 @@ TEST_F(GateTest, AdmitsTheNextWhenTheServerHasTakenTheLast) {
   const base::UniqueFd second = Connect();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   WaitForAdmitted(1);
-  gate_->Confirm();
+  gate_->AdmitNext();
   WaitForAdmitted(2);
 }
 

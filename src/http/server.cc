@@ -186,7 +186,7 @@ void Server::OpenGate(base::UniqueFd listener) {
       [this](base::UniqueFd socket, std::string key) {
         asio::post(loop_, [this, socket = std::move(socket), key = std::move(key)]() mutable {
           AdmitTcp(std::move(socket), key);
-          gate_->Confirm();
+          gate_->AdmitNext();
         });
       });
 }

@@ -14,7 +14,7 @@
 //   |         |                     |   guard}; ticket
 //   | fence-  | lun, target (node), | keys: [...] that a fence of the node would hit now; ticket
 //   | Targets |  identity           |
-//   | fence   | lun, target (node), | keys: [...] that were taken off: processes with one of
+//   | fence   | lun, target (node), | keys: [...] that were removed: processes with one of
 //   |         |  identity, keys     |   `keys`, or all of the node without it; ticket
 //   | claim   | lun, identity,      | the same as of info: the LUN is now kept for a volume of this
 //   |         |  size, recorded     |   StorageCluster, and nobody else can write to it

@@ -172,7 +172,7 @@ Answer Channel::Run(const Command& command) {
   return request.answer;
 }
 
-void Channel::Complete(Request* request, const Answer& answer) {
+void Channel::CompleteRequest(Request* request, const Answer& answer) {
   const MutexLock lock(mutex_);
   request->answer = answer;
   request->done = true;
@@ -187,9 +187,9 @@ void Channel::TakeRequests() {
   new_.clear();
 }
 
-void Channel::Retry(Request* request, milliseconds pause) {
+void Channel::RetryRequest(Request* request, milliseconds pause) {
   if (++request->tries > kMostTries) {
-    Complete(request, Answer{});
+    CompleteRequest(request, Answer{});
     return;
   }
   request->not_before = Clock::now() + pause;
@@ -200,20 +200,20 @@ void Channel::Retry(Request* request, milliseconds pause) {
 void Channel::HandleAnswer(Request* request, const Answer& answer) {
   std::erase(in_flight_, request);
   using Outcome = Answer::Outcome;
-  if (answer.outcome == Outcome::kConflict) Die("the target answered RESERVATION CONFLICT");
-  if (fenced_) return Complete(request, kFencedAnswer);
+  if (answer.outcome == Outcome::kConflict) NoteFenced("the target answered RESERVATION CONFLICT");
+  if (fenced_) return CompleteRequest(request, kFencedAnswer);
   if (answer.outcome == Outcome::kLost) {
     waiting_.push_back(request);
     return;
   }
   if (answer.outcome == Outcome::kBusy) {
     --request->tries;  // bounded by the request's time alone
-    return Retry(request, kBusyPause);
+    return RetryRequest(request, kBusyPause);
   }
   if (IsNotReady(answer)) {
     if (IsNotReadyHere(answer)) MoveToNextPortal("the LUN is in standby at this portal");
     --request->tries;
-    return Retry(request, kBusyPause);
+    return RetryRequest(request, kBusyPause);
   }
   const bool attention =
       answer.outcome == Outcome::kCheckCondition && answer.sense_key == kSenseUnitAttention;
@@ -224,11 +224,11 @@ void Channel::HandleAnswer(Request* request, const Answer& answer) {
     greeted_ = true;
     Answer last = answer;
     WatchCache(*request, last);
-    return Complete(request, last);
+    return CompleteRequest(request, last);
   }
   verify_ |= aborted;
   if (attention) HandleAttention(answer.sense_code);
-  Retry(request, milliseconds(0));
+  RetryRequest(request, milliseconds(0));
 }
 
 void Channel::HandleAttention(uint16_t sense_code) {
@@ -277,14 +277,14 @@ void Channel::DropSession(std::string_view why) {
   session_.reset();  // its commands come back as kLost
 }
 
-void Channel::Die(std::string_view why) {
+void Channel::NoteFenced(std::string_view why) {
   if (fenced_) return;
   fenced_ = true;
   LOG_ERROR("LUN {} of '{}' refuses this node from now on: {}", options_.lun,
             options_.settings.login.target, why);
 }
 
-void Channel::Expire(Deadline now) {
+void Channel::EndLateRequests(Deadline now) {
   const auto late = [now](const Request* request) { return request->deadline <= now; };
   // Without a session the target cannot answer into the memory of a request that is over, nor run a
   // late write after one that is sent later.
@@ -298,7 +298,7 @@ void Channel::Expire(Deadline now) {
       continue;
     }
     it = waiting_.erase(it);
-    Complete(request, Answer{});
+    CompleteRequest(request, Answer{});
   }
 }
 
@@ -307,7 +307,7 @@ Status Channel::Verify(Deadline deadline) {
                    [this](uint16_t code) { cache_->OnAttention(code, !greeted_); });
   ASSIGN_OR_RETURN(const std::string identity, ReadIdentity(unit));
   if (identity != info_.identity) {
-    Die(fmt::format("it is '{}' by now, and not '{}'", identity, info_.identity));
+    NoteFenced(fmt::format("it is '{}' by now, and not '{}'", identity, info_.identity));
     return base::OkStatus();
   }
   Reservations reservations(unit, options_.settings.owner);
@@ -315,7 +315,7 @@ Status Channel::Verify(Deadline deadline) {
   cache_->OnGeneration(before);
   const Status resumed = reservations.Resume(options_.settings.node, own_, options_.shared);
   if (resumed.code() == StatusCode::kFailedPrecondition) {
-    Die(base::Message(resumed));
+    NoteFenced(base::Message(resumed));
     return base::OkStatus();
   }
   RETURN_IF_ERROR(resumed);
@@ -384,7 +384,7 @@ void Channel::Serve(const std::stop_token& stop) {
     if (fenced_) {
       session_.reset();
       while (!waiting_.empty()) {
-        Complete(waiting_.front(), kFencedAnswer);
+        CompleteRequest(waiting_.front(), kFencedAnswer);
         waiting_.pop_front();
       }
     } else if (session_ != nullptr && (renew_ || session_->lost())) {
@@ -408,7 +408,7 @@ void Channel::Serve(const std::stop_token& stop) {
       const auto left = std::chrono::ceil<milliseconds>(NextEvent(now) - now).count();
       poll(&polled, 1, static_cast<int>(left));
     }
-    Expire(Clock::now());
+    EndLateRequests(Clock::now());
   }
 }
 

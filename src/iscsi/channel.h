@@ -97,15 +97,15 @@ class Channel {
   void HandleAnswer(Request* request, const Answer& answer);
   void HandleAttention(uint16_t code);
   void WatchCache(const Request& request, Answer& answer);
-  void Retry(Request* request, std::chrono::milliseconds pause);
-  void Complete(Request* request, const Answer& answer);
-  void Expire(Deadline now);
+  void RetryRequest(Request* request, std::chrono::milliseconds pause);
+  void CompleteRequest(Request* request, const Answer& answer);
+  void EndLateRequests(Deadline now);
   void DropSession(std::string_view why);
   void Connect(Deadline now);
   base::Status Verify(Deadline deadline);
   void NotePortal();
   void MoveToNextPortal(std::string_view why);
-  void Die(std::string_view why);
+  void NoteFenced(std::string_view why);
   Deadline NextEvent(Deadline now) const;
   void End();
 

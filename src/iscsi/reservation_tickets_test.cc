@@ -109,7 +109,7 @@ TEST_P(TicketsTest, AFenceThatComesBetweenTheLookAndTheRegistrationOfAJoinerWins
     };
     const auto acquired = late.reservations.Acquire("a", true, now);
     target_.before = nullptr;
-    // If the fence came after the end, the node is a member, and another fence takes it off.
+    // If the fence came after the end, the node is a member, and another fence removes it.
     if (acquired.ok()) ASSERT_OK(fencer.reservations.Fence("a"));
     EXPECT_FALSE(target_.MayWrite(20 + at)) << at;
   }

@@ -187,7 +187,7 @@ StatusOr<bool> Reservations::HasReservation(uint64_t key, bool shared) {
 
 Status Reservations::GiveBack(uint64_t key, Status why) {
   if (const Status left = Release(key); !left.ok()) {
-    LOG_WARNING("take a registration off again: {}", base::ToString(left));
+    LOG_WARNING("remove a registration again: {}", base::ToString(left));
   }
   return why;
 }
@@ -206,8 +206,8 @@ Status Reservations::CheckMayTake(const NodeKeys& node, const State& state, bool
   if (!shared && others && held.type == TypeFor(true)) {
     return Error(StatusCode::kFailedPrecondition, "several nodes use the LUN at the same time");
   }
-  // A fence takes all keys of a node off. An unfinished key may be that of a process that has yet
-  // to look whether it may have the LUN.
+  // A fence removes all keys of a node. An unfinished key may be that of a process that has yet to
+  // look whether it may have the LUN.
   const bool stands = node.Has(held.key) || std::ranges::any_of(state.keys, [&](uint64_t key) {
                         return node.Has(key) && !IsUnfinished(key);
                       });
@@ -277,7 +277,7 @@ StatusOr<uint64_t> Reservations::Acquire(const std::string& node, bool shared,
 StatusOr<bool> Reservations::FindOwn(const State& state, Registered& own) {
   if (Contains(state.keys, own.key)) return false;
   const std::vector<uint64_t> guards = GuardsOf(state);
-  // A fence that had begun when `guards` was read might have taken `key` off after that.
+  // A fence that had begun when `guards` was read might have removed `key` after that.
   const bool replaced = own.next != 0 && Contains(state.keys, own.next) && guards == own.guards &&
                         std::ranges::none_of(guards, IsUnfinished);
   if (!replaced) return FencedError();

@@ -46,7 +46,7 @@ struct Registered {
   // The key that replaces `key` if the last command succeeded, whose answer was lost; else 0.
   uint64_t next = 0;
   // The guard's keys when `key` was seen for the last time before that command. A fence registers
-  // one before it takes a node's keys off, so as long as they are the same, no fence did it.
+  // one before it removes a node's keys, so as long as they are the same, no fence did it.
   std::vector<uint64_t> guards;
 };
 
@@ -78,7 +78,7 @@ class Reservations {
   // the old key in one command, which fails if the old key was fenced meanwhile. `own` has what
   // stands then, also after a failure. FAILED_PRECONDITION: this process was fenced, for good.
   base::Status Resume(const std::string& node, Registered& own, bool shared);
-  // Hands the reservation of `key` to the guard, or takes off a registration that only joined.
+  // Hands the reservation of `key` to the guard, or removes a registration that only joined.
   base::Status Release(uint64_t key);
   // What a fence of the node would hit now: its keys, and those that fences left unfinished.
   std::vector<uint64_t> FindTargets(const State& state, const std::string& node) const;
@@ -86,7 +86,7 @@ class Reservations {
   // ends their commands. Tickets that were given before are void then. The reservation is then
   // another node's, if that one held it before, or the guard's.
   struct Fenced {
-    std::vector<uint64_t> keys;  // that were taken off
+    std::vector<uint64_t> keys;  // that were removed
     std::string ticket;          // of the state that this fence left
   };
   base::StatusOr<Fenced> Fence(const std::string& node,
@@ -112,9 +112,9 @@ class Reservations {
   base::StatusOr<bool> Register(uint64_t key);
   base::StatusOr<bool> Change(uint64_t from, uint64_t to);
   base::StatusOr<bool> Reserve(uint64_t key, ReservationType type);
-  // Takes `victim` off and ends its commands.
+  // Removes `victim` and ends its commands.
   base::StatusOr<bool> Preempt(uint64_t key, uint64_t victim, ReservationType type);
-  // Takes off a key whose session has no commands.
+  // Removes a key whose session has no commands.
   base::StatusOr<bool> Remove(uint64_t key, uint64_t victim, ReservationType type);
   // Ends the commands of all sessions, if the target has not done that with each PREEMPT.
   base::Status EndCommands(uint64_t key);

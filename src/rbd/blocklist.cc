@@ -47,11 +47,11 @@ base::Status RemoveFromBlocklist(const Cluster& cluster, const std::string& addr
   if (result >= 0 || result == -ENOENT) return base::OkStatus();
   if (result == -EACCES || result == -EPERM) {
     return Error(StatusCode::kPermissionDenied,
-                 "the user may not take {} off the blocklist: it needs the capability mon "
+                 "the user may not remove {} from the blocklist: it needs the capability mon "
                  "'profile rbd, allow command \"osd blocklist\"'",
                  Quote(address));
   }
-  return RbdError(result, fmt::format("take {} off the blocklist", Quote(address)));
+  return RbdError(result, fmt::format("remove {} from the blocklist", Quote(address)));
 }
 
 }  // namespace berth::rbd

@@ -68,7 +68,7 @@ base::StatusOr<std::vector<std::string>> FenceNode(const Cluster& cluster, const
 base::Status UnfenceNode(const Cluster& cluster, const api::NodeName& target,
                          const std::vector<std::string>& addresses);
 
-// The addresses, by node, that FenceNode put on the blocklist and UnfenceNode has not taken off.
+// The addresses, by node, that FenceNode put on the blocklist and UnfenceNode has not removed.
 base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFencedNodes(
     const Cluster& cluster);
 

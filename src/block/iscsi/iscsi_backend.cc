@@ -87,7 +87,7 @@ class IscsiBackend : public Backend {
                                            const std::string& /*snapshot*/) override {
     return NoCopies("Berth makes no snapshots of it");
   }
-  Snapshots OffersSnapshots() const override { return Snapshots::kNone; }
+  SnapshotSupport OffersSnapshots() const override { return SnapshotSupport::kNone; }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
     RETURN_IF_ERROR(CheckImageName(image));
     ASSIGN_OR_RETURN(const Lun lun, calls_.FindLun(image));
@@ -117,7 +117,7 @@ class IscsiBackend : public Backend {
     RETURN_IF_ERROR(CheckImageName(image));
     RETURN_IF_ERROR(CheckStillOwned(image));
     ASSIGN_OR_RETURN(const Json holders, FindHolders(image));
-    // A wipe that was cut off leaves the operator's key, and only the next wipe takes it off.
+    // A wipe that was cut off leaves the operator's key, and only the next wipe removes it.
     return std::ranges::any_of(
         holders, [](const Json& one) { return String(one, {"node"}) != kOperatorName; });
   }

@@ -140,7 +140,7 @@ class ExportsCrashTest : public testing::Test {
     }
     return count;
   }
-  // The server takes a connection off some time after its client has ended it. There is none if the
+  // The server forgets a connection some time after its client has ended it. There is none if the
   // process crashed before its daemon had one.
   void AwaitAtMostOneConnection() const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);

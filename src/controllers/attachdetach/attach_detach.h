@@ -11,7 +11,7 @@
 //      │ and only one may            │                                no pod there    │
 //      ▼                             │                                uses it, and    │
 //   [refused: "Multi-Attach error"] ─┘                                it is safe      ▼
-//   VolumeAttachment deleted ◀── patch written ── [being detached: taken off volumesAttached]
+//   VolumeAttachment deleted ◀── patch written ── [being detached: not in volumesAttached]
 //
 // A detach is safe (docs/design.md, rule 8) in one of these cases: the node does not report the
 // volume in volumesInUse; or the node is gone; or it has the taint

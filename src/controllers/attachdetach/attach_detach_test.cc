@@ -196,7 +196,7 @@ TEST_F(AttachDetachTest, AVolumeThatComesIntoUseWhileItIsTakenOffStays) {
   Begin();
   RunPod();
   cluster_.client.TakeActions();
-  // The entry is about to be taken off, and cannot for a while.
+  // The entry is about to be removed, and cannot be for a while.
   for (int i = 0; i < 5; ++i) {
     cluster_.client.FailNext("patch", "nodes/status",
                              base::Error(StatusCode::kAborted, "the object has been modified"));

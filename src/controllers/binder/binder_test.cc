@@ -310,7 +310,7 @@ TEST_F(BinderTest, AVolumeReservedForAClaimThatTookAnotherIsFreeAgain) {
   EXPECT_FALSE(GetVolume("pv-2").has_annotation(kBoundByController));
 }
 
-// Its data may be a person's who took the claimRef off to hand it on.
+// Its data may be a person's who removed the claimRef to hand it on.
 TEST_F(BinderTest, AProvisionedVolumeThatWasOnlyReservedForAClaimThatTookAnotherIsFreeAgain) {
   Json volume = MakeVolume("pv-2", BoundVolume("data"));
   volume["spec"]["persistentVolumeReclaimPolicy"] = "Delete";

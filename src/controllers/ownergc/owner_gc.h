@@ -6,8 +6,8 @@
 //            └─ no owner stays otherwise ─────────────────────────▶ deleted
 //
 //   an object that is being deleted with finalizer
-//     foregroundDeletion ── the dependents that block it are deleted ───▶ finalizer off
-//     orphan ────────────── references of its dependents are taken off ─▶ finalizer off
+//     foregroundDeletion ── the dependents that block it are deleted ───▶ finalizer removed
+//     orphan ────────────── references of its dependents are removed ───▶ finalizer removed
 //
 // All kinds that the API serves and lets delete are watched, custom ones included, as they come and
 // go; events are not. The graph alone never decides a deletion: the object and each of its owners

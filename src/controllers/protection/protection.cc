@@ -104,14 +104,14 @@ void Protection::Stop() {
   volume_workers_.Stop();
 }
 
-bool Protection::InUse(const Claim& claim) const {
+bool Protection::IsInUse(const Claim& claim) const {
   for (const auto& pod : pods_.ByIndex(kPodsByClaim, claim.key())) {
     if (UsesClaim(*pod, claim.name())) return true;
   }
   return host_mounts_ != nullptr && !host_mounts_->ByIndex(kHostMountsByClaim, claim.key()).empty();
 }
 
-StatusOr<bool> Protection::InUseNow(const Claim& claim) const {
+StatusOr<bool> Protection::IsInUseNow(const Claim& claim) const {
   ASSIGN_OR_RETURN(const bool by_pod,
                    HasUser<api::Pod>(context_.client, claim.ns(), [&](const api::Pod& pod) {
                      return UsesClaim(pod, claim.name());
@@ -132,8 +132,8 @@ Protection::Outcome Protection::SyncClaim(const std::string& key) {
         PatchAt(context_.client, claims_, *claim, FinalizersPatch(*claim, kClaimProtection, ""))
             .status());
   }
-  if (InUse(*claim)) return Outcome::Done();  // the end of the use queues the claim again
-  const StatusOr<bool> in_use = InUseNow(*claim);
+  if (IsInUse(*claim)) return Outcome::Done();  // the end of the use queues the claim again
+  const StatusOr<bool> in_use = IsInUseNow(*claim);
   if (!in_use.ok()) return AfterApi(in_use.status());
   // The informer has not seen this use, so the end of the use may not queue the claim.
   if (*in_use) return Outcome::After(std::chrono::seconds(1));

@@ -42,9 +42,9 @@ class Protection : public Controller {
   void AddHandlers();
   Outcome SyncClaim(const std::string& key);
   Outcome SyncVolume(const std::string& key);
-  bool InUse(const Claim& claim) const;
-  // As InUse, but asks the API itself.
-  base::StatusOr<bool> InUseNow(const Claim& claim) const;
+  bool IsInUse(const Claim& claim) const;
+  // As IsInUse, but asks the API itself.
+  base::StatusOr<bool> IsInUseNow(const Claim& claim) const;
 
   const Context context_;
   kube::Informer<Claim>& claims_;

@@ -7,7 +7,7 @@
 //      └─┘  │                                     │ claims that wait for their first consumer:
 //     none  │                                     │ a volume by hand is given the claim, or the
 //           │                                     │ claim gets selected-node for its provisioner
-//           └─────────────────────────────────────┘ the provisioner took selected-node off again:
+//           └─────────────────────────────────────┘ the provisioner removed selected-node again:
 //                                                   another node first, after a pause
 //
 // Where no node passes, event FailedScheduling and PodScheduled=False/Unschedulable say why, and

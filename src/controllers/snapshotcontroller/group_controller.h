@@ -19,7 +19,7 @@
 //
 //   [deleted] ── no claim is being restored from a member ──▶ "being-deleted" on the content
 //             ──▶ content deleted (policy Delete) ──▶ members deleted
-//             ──▶ content gone, or kept (policy Retain) ──▶ finalizer taken off
+//             ──▶ content gone, or kept (policy Retain) ──▶ finalizer removed
 //
 // The members go when the group is gone (SnapshotController::Delete). A group that is ready stays
 // ready unless its content is lost.

@@ -20,8 +20,8 @@
 // Its deletion:
 //
 //   [deleted] ── no claim is being restored from it ──▶ "being-deleted" on the content
-//             ──▶ content deleted (policy Delete), and gone ──▶ finalizers taken off
-//             ──▶ content stays (policy Retain) ──────────────▶ finalizers taken off
+//             ──▶ content deleted (policy Delete), and gone ──▶ finalizers removed
+//             ──▶ content stays (policy Retain) ──────────────▶ finalizers removed
 //
 // A snapshot that was taken with a group is made with its content, ready or not, by the
 // GroupController, and is deleted only after the group. The group's name is in its status.

@@ -238,7 +238,7 @@ TEST(DamagedRecords, AVolumeWhoseRecordsAreAllLostStaysInUse) {
   ASSERT_TRUE(world.Start().ok());
   EXPECT_THAT(world.manager->KnownPods(), IsEmpty());
   EXPECT_EQ(world.DamagedFiles().size(), 2U);
-  // Another volume's coming and going does not take it off the list.
+  // Another volume's coming and going does not remove it from the list.
   world.AddBoundClaim("y");
   world.manager->WantVolumes(world.ClaimPod("b", "y"));
   ASSERT_TRUE(world.WaitInUse({World::Device("x"), World::Device("y")}));
