@@ -23,10 +23,10 @@ std::string FormatDateTime(WallTime time) {
                      clock.hours().count(), clock.minutes().count(), clock.seconds().count());
 }
 
-// Reads a time from the front of a text.
-class Reader {
+// Reads the parts of a time, one after the other.
+class TimeReader {
  public:
-  explicit Reader(std::string_view text) : rest_(text) {}
+  explicit TimeReader(std::string_view text) : rest_(text) {}
 
   // Reads exactly `width` digits, whose value must be within [low, high].
   std::optional<int> ReadNumber(size_t width, int low, int high) {
@@ -69,7 +69,7 @@ class Reader {
 };
 
 // Reads the offset, in minutes east of UTC.
-std::optional<int> ReadOffset(Reader& reader) {
+std::optional<int> ReadOffset(TimeReader& reader) {
   if (reader.SkipOneOf("Zz")) return 0;
   const bool west = reader.front() == '-';
   if (!reader.SkipOneOf("+-")) return std::nullopt;
@@ -82,7 +82,7 @@ std::optional<int> ReadOffset(Reader& reader) {
 }
 
 std::optional<WallTime> ReadDateTime(std::string_view text) {
-  Reader reader(text);
+  TimeReader reader(text);
   const auto year = reader.ReadNumber(4, 1678, 2261);
   if (!year || !reader.SkipOneOf("-")) return std::nullopt;
   const auto month = reader.ReadNumber(2, 1, 12);
@@ -139,7 +139,8 @@ base::StatusOr<WallTime> ParseTime(std::string_view text) {
 
 std::string FormatAge(seconds age) {
   const int64_t s = age.count();
-  // As kubectl: one second may be a rounding error, more is a clock that is ahead of ours.
+  // As in kubectl, an age of down to -1 s counts as a rounding error; a lower one means that the
+  // other clock is ahead of ours.
   if (s < -1) return "<invalid>";
   if (s < 0) return "0s";
   if (s < 120) return fmt::format("{}s", s);

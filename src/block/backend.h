@@ -66,7 +66,7 @@ struct Mapping {
   base::Json state = base::Json::object();
 };
 
-enum class Snapshots {
+enum class SnapshotSupport {
   kNone,      // CreateSnapshot gives UNIMPLEMENTED
   kOfUnused,  // it makes snapshots of images that nobody writes to
   // It also makes snapshots of images that a node is writing to. Their data is of one moment
@@ -97,7 +97,7 @@ class Backend {
   virtual base::StatusOr<ImageInfo> CreateSnapshot(const std::string& image,
                                                    const std::string& snapshot) = 0;
   // Says of which images CreateSnapshot makes snapshots.
-  virtual Snapshots OffersSnapshots() const { return Snapshots::kOfUnused; }
+  virtual SnapshotSupport OffersSnapshots() const { return SnapshotSupport::kOfUnused; }
   // Grows the image to at least `size_bytes`. Refresh on its node then grows the device. NOT_FOUND:
   // there is no such image. FAILED_PRECONDITION: it is a snapshot.
   virtual base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) = 0;
@@ -163,7 +163,7 @@ class Backend {
   virtual base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() {
     return std::map<std::string, std::vector<std::string>>();
   }
-  // Takes exactly these fences of the node off. Call it only when the node has taken off every use
+  // Removes exactly these fences of the node. Call it only when the node has taken off every use
   // that was fenced. A fence that is made meanwhile stays, because its client is not in `clients`.
   virtual base::Status Unfence(const api::NodeName& node, const std::vector<std::string>& clients);
 

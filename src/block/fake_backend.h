@@ -41,7 +41,7 @@ class FakeImages {
   // False: the back end cannot know its locks, so HasLock gives UNIMPLEMENTED.
   bool knows_locks ABSL_GUARDED_BY(mutex) = true;
   bool can_fence ABSL_GUARDED_BY(mutex) = false;
-  Snapshots snapshots ABSL_GUARDED_BY(mutex) = Snapshots::kOfUnused;
+  SnapshotSupport snapshots ABSL_GUARDED_BY(mutex) = SnapshotSupport::kOfUnused;
   // The nodes of which no other node ever saw a lock.
   std::set<std::string> unseen ABSL_GUARDED_BY(mutex);
   // The answer of ExchangeLocks.
@@ -93,19 +93,19 @@ class FakeBackend : public Backend {
                                            const std::string& snapshot) override {
     RETURN_IF_ERROR(Call("CreateSnapshot", image));
     base::MutexLock lock(images_.mutex);
-    if (images_.snapshots == Snapshots::kNone) {
+    if (images_.snapshots == SnapshotSupport::kNone) {
       return base::Error(base::StatusCode::kUnimplemented, "this back end makes no snapshots");
     }
     const auto it = images_.images.find(image);
     if (it == images_.images.end()) return MissingError(image);
-    if (!it->second.mapped_by.empty() && images_.snapshots == Snapshots::kOfUnused) {
+    if (!it->second.mapped_by.empty() && images_.snapshots == SnapshotSupport::kOfUnused) {
       return LockedError(image);
     }
     const ImageInfo info{snapshot, it->second.info.size_bytes, image};
     images_.images[snapshot].info = info;
     return info;
   }
-  Snapshots OffersSnapshots() const override {
+  SnapshotSupport OffersSnapshots() const override {
     base::MutexLock lock(images_.mutex);
     return images_.snapshots;
   }

@@ -15,6 +15,7 @@
 #include "kube/event_recorder.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/files/record_files.h"
 
 namespace berth::blockagent {
 namespace {
@@ -82,7 +83,7 @@ class AgentTest : public testing::Test {
                                 {"metadata", {{"name", volume}}}});
     fence.set_entries({entry});
     api_.Add(fence.json());
-    const std::string boot_id = *platform::BootId();
+    const std::string boot_id = *platform::ReadBootId();
     const auto records = Records::Open(folder_ / "data/block-agent/volumes");
     ASSERT_OK(records);
     ASSERT_OK((*records)->Put({.volume = volume,

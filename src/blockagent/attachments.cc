@@ -35,7 +35,7 @@ bool Shows(const platform::MountEntry& mount, const block::Mapping& mapping) {
 
 StatusOr<std::unique_ptr<Attachments>> Attachments::Open(AttachmentOptions options,
                                                          AttachmentParts parts) {
-  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
   ASSIGN_OR_RETURN(auto records, Records::Open(options.data_folder + "/volumes"));
   for (Record record : records->ListRecords()) {
     if (platform::IsThisBoot(record.boot_id, boot_id)) continue;

@@ -16,6 +16,7 @@
 #include "blockagent/node_cleanup_worker.h"
 #include "kube/fake_client.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/files/record_files.h"
 #include "volume/fake_host.h"
 
 namespace berth::blockagent {
@@ -82,7 +83,7 @@ class CleanupTest : public testing::Test {
   void PutRecord(const std::string& volume, const std::optional<block::Mapping>& mapping) {
     const auto records = Records::Open(folder_ / "volumes");
     ASSERT_TRUE(records.ok());
-    const auto boot = platform::BootId();
+    const auto boot = platform::ReadBootId();
     ASSERT_TRUE(boot.ok());
     const State state = mapping.has_value() ? State::kMounted : State::kAttaching;
     ASSERT_TRUE((*records)
@@ -104,7 +105,7 @@ class CleanupTest : public testing::Test {
                                .cluster = "main",
                                .image = "img-" + volume,
                                .backend = backend_,
-                               .boot_id = *platform::BootId(),
+                               .boot_id = *platform::ReadBootId(),
                                .state = State::kDetaching}));
   }
   void Open() {

@@ -29,10 +29,10 @@ std::string_view NameStep(AdoptionStep::Kind kind) {
 base::StatusOr<std::vector<AdoptionStep>> TakeSteps(const AdoptOptions& options) {
   if (!options.images_folder.empty()) {
     block::ImageFolder images(std::filesystem::absolute(options.images_folder).string());
-    return options.dangerous ? images.AdoptImages() : images.PlanAdoption();
+    return options.apply ? images.AdoptImages() : images.PlanAdoption();
   }
   const std::string folder = std::filesystem::absolute(options.pool_folder).string();
-  return options.dangerous ? block::AdoptImages(folder) : block::PlanAdoption(folder);
+  return options.apply ? block::AdoptImages(folder) : block::PlanAdoption(folder);
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ base::Status AdoptPool(const AdoptOptions& options) {
   }
   const auto adopted = count(AdoptionStep::Kind::kAdopt);
   const auto refused = count(AdoptionStep::Kind::kRefuse);
-  if (options.dangerous) {
+  if (options.apply) {
     Print(fmt::format("adopted {} images\n", adopted));
   } else if (adopted > 0) {
     Print(fmt::format(

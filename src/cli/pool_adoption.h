@@ -1,5 +1,6 @@
 // `berth pool adopt`: takes back the images of a pool (block/pools/pool_adoption.h), or of the
-// folder of a StorageCluster (block/images/image_folder.h), after it was copied or restored.
+// folder of a StorageCluster (block/images/image_folder.h), after that pool or folder was copied or
+// restored.
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@ namespace berth::cli {
 
 struct AdoptOptions {
   std::string pool_folder;
-  std::string images_folder;  // of a StorageCluster; empty: the pool is meant
-  bool dangerous = false;     // false: only prints what would be done
+  std::string images_folder;  // of a StorageCluster; empty: adopt the pool
+  bool apply = false;         // --dangerous; false: only prints what would be done
 };
 
 // Prints a line for each image. FAILED_PRECONDITION: a process has the pool open, or an image does

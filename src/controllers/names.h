@@ -7,26 +7,26 @@
 
 namespace berth::controllers {
 
-// On claims.
+// Annotations of claims.
 inline constexpr std::string_view kBindCompleted = "pv.kubernetes.io/bind-completed";
 inline constexpr std::string_view kStorageProvisioner = "volume.kubernetes.io/storage-provisioner";
 inline constexpr std::string_view kBetaStorageProvisioner =
     "volume.beta.kubernetes.io/storage-provisioner";
 inline constexpr std::string_view kSelectedNode = "volume.kubernetes.io/selected-node";
 
-// On claims and volumes: absent means that a person bound them.
+// An annotation of claims and volumes: absent means that a person bound them.
 inline constexpr std::string_view kBoundByController = "pv.kubernetes.io/bound-by-controller";
 
-// On volumes.
+// Annotations of volumes.
 inline constexpr std::string_view kProvisionedBy = "pv.kubernetes.io/provisioned-by";
 inline constexpr std::string_view kMigratedTo = "pv.kubernetes.io/migrated-to";
 
-// On classes.
+// Annotations of classes.
 inline constexpr std::string_view kDefaultClass = "storageclass.kubernetes.io/is-default-class";
 inline constexpr std::string_view kBetaDefaultClass =
     "storageclass.beta.kubernetes.io/is-default-class";
 
-// On nodes.
+// An annotation of nodes, and taints of nodes.
 inline constexpr std::string_view kManagedAttachDetach =
     "volumes.kubernetes.io/controller-managed-attach-detach";
 inline constexpr std::string_view kOutOfServiceTaint = "node.kubernetes.io/out-of-service";
@@ -44,6 +44,8 @@ inline constexpr std::string_view kNetworkUnavailableTaint =
 inline constexpr std::string_view kForegroundDeletion = "foregroundDeletion";
 inline constexpr std::string_view kOrphan = "orphan";
 
+// Finalizers of claims and of volumes: the object stays while a pod uses the claim, or while the
+// volume is bound.
 inline constexpr std::string_view kClaimProtection = "kubernetes.io/pvc-protection";
 inline constexpr std::string_view kVolumeProtection = "kubernetes.io/pv-protection";
 
@@ -53,7 +55,7 @@ std::string AttacherFinalizer(std::string_view driver);
 // On a claim of the block operator from before its image is made until its PersistentVolume is
 // bound, because an image may exist that no object names. The binder removes it with the write that
 // binds; the operator removes it if another binder bound the claim. Older versions of the CSI
-// provisioner set it, too, and the present one takes it off (provisioner/attempts.h).
+// provisioner set it, too, and the present one removes it (provisioner/attempts.h).
 inline constexpr std::string_view kProvisioningFinalizer = "storage.berth.dev/provisioning";
 
 }  // namespace berth::controllers

@@ -97,7 +97,7 @@ StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
 StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
   RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
   return SandboxRecords(std::move(folder), std::move(boot_id));
 }
 

@@ -7,6 +7,7 @@
 
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/files/record_files.h"
 
 namespace berth::crust {
 namespace {
@@ -57,7 +58,7 @@ TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
   std::ofstream(folder / "records/old.json") << Encode(old);
   std::ofstream(folder / "records/torn.json") << "{\"version\":1";
   SandboxRecord named = RecordOf("x");
-  named.boot_id = *platform::BootId();
+  named.boot_id = *platform::ReadBootId();
   std::ofstream(folder / "records/another-name.json") << Encode(named);
   const auto loaded = records->LoadRecords();
   ASSERT_TRUE(loaded.ok()) << loaded.status();

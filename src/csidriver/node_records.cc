@@ -86,7 +86,7 @@ base::StatusOr<NodeRecord> DecodeNodeRecord(std::string_view text) {
 }
 
 base::StatusOr<std::unique_ptr<NodeRecords>> NodeRecords::Open(const std::string& folder) {
-  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
   std::unique_ptr<NodeRecords> records(new NodeRecords(folder, std::move(boot_id)));
   RETURN_IF_ERROR(records->LoadRecords());
   return records;

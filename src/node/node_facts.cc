@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::node {
 namespace {
@@ -97,7 +98,7 @@ Json ReadNodeSystemInfo(const std::string& version, const std::string& runtime_v
   const bool named = uname(&names) == 0;
   return {{"machineID", ReadFirstLine("/etc/machine-id")},
           {"systemUUID", ReadFirstLine("/sys/class/dmi/id/product_uuid")},
-          {"bootID", platform::BootId().value_or("")},
+          {"bootID", platform::ReadBootId().value_or("")},
           {"kernelVersion", named ? names.release : ""},
           {"osImage", ReadOsImage()},
           {"containerRuntimeVersion", runtime_version},

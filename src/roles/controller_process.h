@@ -1,7 +1,8 @@
 // The roles of `berth controller`, for several drivers at once, against any Kubernetes API.
 //
-//   each driver: wait until its name is known ─▶ each role: campaign for its lease ──▶ a term
-//   a term: copies' views, connection, controller ── lease lost ──▶ all of it ends, campaign again
+//   each driver: wait until its name is known ──▶ each role: leader election ──▶ a term
+//   a term: informers' views, connection, controller ── lease lost ──▶ all of it ends, and the
+//                                                                      election begins again
 //
 // A controller forgets everything at the end of its term, because another leader may act between
 // two terms. The copies of the API's objects belong to the process and stay. Without leader

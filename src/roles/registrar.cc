@@ -215,7 +215,7 @@ class RegistrarImpl : public Registrar {
     // The watch has depth 0, because the sockets are in the folder itself, and access to a mount of
     // the driver below it may hang.
     ASSIGN_OR_RETURN(watch,
-                     platform::WatchFolder(folder, [this] { RequestCheck(); }, {.depth = 0}));
+                     platform::WatchFolder(folder, [this] { RequestCheck(); }, {.max_depth = 0}));
     return base::OkStatus();
   }
   static bool FolderExists(const std::string& folder) {

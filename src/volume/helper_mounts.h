@@ -1,6 +1,6 @@
-// Mounts that a utility of the volume's kind makes: mount(8) with its helper (mount.glusterfs,
-// mount.nfs), or a FUSE program of its own (ceph-fuse). This interface hides where the utility
-// runs: on the host, or in a pod that is registered for the plugin.
+// Makes and removes mounts by a utility of the volume's kind: mount(8) with its helper
+// (mount.glusterfs, mount.nfs), or a FUSE program of its own (ceph-fuse). This interface hides
+// where the utility runs: on the host, or in a pod that is registered for the plugin.
 //
 // A mount is undone the way it was made. The implementations keep no path open, and read only the
 // mount table to learn about a mount point. Thread-safe for different targets.

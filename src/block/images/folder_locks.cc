@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "platform/processes/child.h"
 
 namespace berth::block {
@@ -80,7 +81,7 @@ StatusOr<FolderLocks::Mount> FolderLocks::FindMount(std::chrono::seconds max_age
     }
   }
   ASSIGN_OR_RETURN(const std::vector<MountEntry> table, mounter_.List());
-  ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(const std::string boot_id, platform::ReadBootId());
   const auto mount_id = place.has_mount_id ? std::optional(place.mount_id) : std::nullopt;
   Mount mount;
   mount.id = place.mount_id;

@@ -16,6 +16,7 @@
 #include "platform/errno.h"
 #include "platform/file_systems/reflink.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "platform/processes/child.h"
 
 namespace berth::block {
@@ -64,7 +65,7 @@ base::StatusOr<PoolPlace> ImageFolder::FindPlace() const {
         if (statfs(folder.c_str(), &fs) != 0 || stat(folder.c_str(), &st) != 0) return errno;
         return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
       }));
-  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
   return PoolPlace{.device = st.st_dev, .boot_id = std::move(boot_id)};
 }
 

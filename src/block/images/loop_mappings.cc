@@ -58,7 +58,7 @@ uint64_t SequenceOf(const Mapping& mapping) {
 // Whether the device still is the attachment of the mapping. The kernel never uses a sequence
 // number twice within one boot.
 base::StatusOr<bool> IsStillAttached(const Mapping& mapping) {
-  ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(const std::string boot_id, platform::ReadBootId());
   if (!platform::IsThisBoot(base::json::String(mapping.state, {"bootId"}), boot_id)) return false;
   ASSIGN_OR_RETURN(const uint64_t sequence, platform::ReadDiskSequence(mapping.device));
   return SequenceOf(mapping) == sequence;
@@ -112,7 +112,7 @@ bool LoopMappings::IsMine(const LoopEntry& entry, std::string_view image) const 
 
 base::StatusOr<Mapping> LoopMappings::ToMapping(const LoopEntry& entry,
                                                 std::string_view image) const {
-  ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
   return Mapping{.image = std::string(image),
                  .device = entry.loop.path,
                  .device_number = entry.loop.device,

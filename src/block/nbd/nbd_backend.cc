@@ -67,8 +67,8 @@ class NbdBackend : public Backend {
     RETURN_IF_ERROR(CheckHasFolder("copied"));
     return folder_->CreateSnapshot(image, snapshot);
   }
-  Snapshots OffersSnapshots() const override {
-    return folder_.has_value() ? Snapshots::kOfUnused : Snapshots::kNone;
+  SnapshotSupport OffersSnapshots() const override {
+    return folder_.has_value() ? SnapshotSupport::kOfUnused : SnapshotSupport::kNone;
   }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
     RETURN_IF_ERROR(CheckHasFolder("grown"));
@@ -281,7 +281,7 @@ class NbdBackend : public Backend {
   static bool IsKernelDevice(const Mapping& mapping) { return mapping.state.contains("nbd"); }
 
   base::StatusOr<Mapping> ToMapping(const NbdDevice& device) const {
-    ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+    ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
     return Mapping{.image = device.identifier.substr(prefix_.size()),
                    .device = device.path,
                    .device_number = device.device_number,
@@ -310,7 +310,7 @@ class NbdBackend : public Backend {
 
   // The device, if it still shows that image of that server to this node.
   static base::StatusOr<std::optional<NbdDevice>> FindConnected(const Mapping& mapping) {
-    ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
+    ASSIGN_OR_RETURN(const std::string boot_id, platform::ReadBootId());
     ASSIGN_OR_RETURN(const std::vector<NbdDevice> devices, ListNbdDevices());
     for (const NbdDevice& device : devices) {
       if (device.path == mapping.device &&

@@ -10,6 +10,7 @@
 #include "platform/errno.h"
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 
 namespace berth::block {
 namespace {
@@ -75,7 +76,7 @@ class Adoption {
       return platform::ErrnoError(errno, fmt::format("find a pool in {}", base::Quote(folder)));
     }
     adoption.place_.device = st.st_dev;
-    ASSIGN_OR_RETURN(adoption.place_.boot_id, platform::BootId());
+    ASSIGN_OR_RETURN(adoption.place_.boot_id, platform::ReadBootId());
     return adoption;
   }
 

@@ -39,7 +39,7 @@ base::Status Pool::Recover() {
     RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   }
   ASSIGN_OR_RETURN(lock_, platform::LockFile(paths_.Lock()));
-  ASSIGN_OR_RETURN(place_.boot_id, platform::BootId());
+  ASSIGN_OR_RETURN(place_.boot_id, platform::ReadBootId());
   struct stat st;
   if (stat(paths_.Folder(Kind::kVolume).c_str(), &st) != 0) {
     return platform::ErrnoError(errno, "stat the volumes' folder");

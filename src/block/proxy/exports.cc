@@ -70,7 +70,7 @@ base::StatusOr<std::unique_ptr<Exports>> Exports::Open(Options options) {
         platform::MakePrivateFolder(fmt::format("{}/{}", exports->options_.folder, folder)));
   }
   ASSIGN_OR_RETURN(exports->lock_, platform::LockFile(exports->options_.folder + "/lock"));
-  ASSIGN_OR_RETURN(exports->boot_id_, platform::BootId());
+  ASSIGN_OR_RETURN(exports->boot_id_, platform::ReadBootId());
   exports->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!exports->wake_.valid()) return platform::ErrnoError(errno, "make an eventfd");
   RETURN_IF_ERROR(MountFuseControl(exports->options_.folder));

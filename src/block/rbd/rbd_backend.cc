@@ -82,7 +82,7 @@ class RbdBackend : public Backend {
     ASSIGN_OR_RETURN(const auto hold, LockImage(snapshot));
     return CallForInfo({{"call", "snapshot"}, {"image", image}, {"snapshot", snapshot}});
   }
-  Snapshots OffersSnapshots() const override { return Snapshots::kOfAny; }
+  SnapshotSupport OffersSnapshots() const override { return SnapshotSupport::kOfAny; }
   base::StatusOr<ImageInfo> Grow(const std::string& image, int64_t size_bytes) override {
     ASSIGN_OR_RETURN(const auto hold, LockImage(image));
     return CallForInfo({{"call", "grow"}, {"image", image}, {"size", size_bytes}});
@@ -327,7 +327,7 @@ class RbdBackend : public Backend {
   static bool IsKernelDevice(const Mapping& mapping) { return mapping.state.contains("rbd"); }
 
   base::StatusOr<Mapping> ToMapping(const RbdDevice& device) const {
-    ASSIGN_OR_RETURN(std::string boot_id, platform::BootId());
+    ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
     return Mapping{
         .image = device.image,
         .device = device.path,
@@ -353,7 +353,7 @@ class RbdBackend : public Backend {
   }
   // The device, if it still is that mapping: the address of its client is used once.
   base::StatusOr<std::optional<RbdDevice>> FindDevice(const Mapping& mapping) const {
-    ASSIGN_OR_RETURN(const std::string boot_id, platform::BootId());
+    ASSIGN_OR_RETURN(const std::string boot_id, platform::ReadBootId());
     ASSIGN_OR_RETURN(const std::vector<RbdDevice> devices, ListRbdDevices(mark_));
     for (const RbdDevice& device : devices) {
       if (device.path == mapping.device && device.image == mapping.image &&

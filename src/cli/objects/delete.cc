@@ -49,6 +49,7 @@ StatusOr<std::vector<ObjectToDelete>> SelectObjects(kube::Client& client, const 
 Status WaitUntilGone(kube::Client& client, const ObjectToDelete& deleted,
                      const DeleteOptions& options, std::stop_token stop) {
   std::string finalizers;
+  // Without --timeout: as long as kubectl waits.
   const auto timeout = options.timeout.count() > 0 ? options.timeout : std::chrono::hours(24 * 7);
   const Status waited = WaitFor(client, *deleted.kind, deleted.ns, deleted.name, timeout, stop,
                                 [&](const std::optional<api::Object>& object) {
@@ -93,7 +94,7 @@ Status DeleteObjects(kube::Client& client, const ApiOptions& api, const DeleteOp
       RETURN_IF_ERROR(WaitUntilGone(client, one, options, stop));
   }
   if (failed.ok()) return failed;
-  return base::Error(failed.code(), "not everything was deleted");
+  return base::Error(failed.code(), "some objects were not deleted: the errors are above");
 }
 
 }  // namespace berth::cli

@@ -116,9 +116,10 @@ class Attacher : public Controller {
   Outcome ReleaseLostAttachment(const Attachment& attachment, const std::string& finalizer);
   Outcome ReleaseAttachment(const Attachment& attachment, const std::string& finalizer);
 
-  // subject.cc: the volume and the node id of an attachment, and the report of its failures.
-  // The volume: a PersistentVolume, or the inline volume in the attachment's spec. That of an
-  // in-tree plugin has the source of its CSI driver. NOT_FOUND: there is no such PersistentVolume.
+  // attachment_lookups.cc: finds the volume and the node id of an attachment, and reports its
+  // failures. The volume: a PersistentVolume, or the inline volume in the attachment's spec. That
+  // of an in-tree plugin has the source of its CSI driver. NOT_FOUND: there is no such
+  // PersistentVolume.
   base::StatusOr<Volume> VolumeOf(const Attachment& attachment) const;
   static base::StatusOr<Volume> AsCsiVolume(const Volume& volume);
   // Whose volume it is, for the metrics. An inline volume was translated by who attaches it, and

@@ -69,7 +69,7 @@ class FakeStore {
     base::MutexLock lock(images.mutex);
     images.can_fence = can;
   }
-  void OfferSnapshots(block::Snapshots what) {
+  void OfferSnapshots(block::SnapshotSupport what) {
     base::MutexLock lock(images.mutex);
     images.snapshots = what;
   }

@@ -21,12 +21,12 @@ std::optional<int64_t> FindWantedSize(const api::PersistentVolumeClaim& claim,
                                       const api::PersistentVolume& volume) {
   const auto requested = api::ParseBytes(claim.requested_storage());
   const auto capacity = api::ParseBytes(volume.capacity());
-  const auto told = api::ParseBytes(claim.capacity());
-  if (!requested.ok() || !capacity.ok() || !told.ok()) return std::nullopt;
+  const auto claim_capacity = api::ParseBytes(claim.capacity());
+  if (!requested.ok() || !capacity.ok() || !claim_capacity.ok()) return std::nullopt;
   // The capacity is more than the request if the request was reduced after the controller manager
-  // had written it. The node then still asks for the capacity.
+  // had written the capacity. The node then still waits for an image of that size.
   const int64_t wanted = std::max(*requested, *capacity);
-  return wanted > *told ? std::optional(wanted) : std::nullopt;
+  return wanted > *claim_capacity ? std::optional(wanted) : std::nullopt;
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ Grower::Outcome Grower::SyncClaim(const std::string& key) {
   const StatusOr<int64_t> grown = GrowImage(*volume, *wanted);
   if (!grown.ok()) {
     context_.events.Record(claim->reference(), base::EventType::kWarning, "VolumeResizeFailed",
-                           fmt::format("growing the image of the volume to {}: {}",
+                           fmt::format("the image of the volume cannot grow to {}: {}",
                                        api::FormatBytes(*wanted), base::Message(grown.status())));
     return Outcome::Retry(grown.status());
   }
@@ -83,8 +83,9 @@ Grower::Outcome Grower::SyncClaim(const std::string& key) {
   const auto written = Patch(context_.client, volumes_, *volume,
                              {{"metadata", {{"annotations", {{std::string(kImageSize), size}}}}}});
   if (!written.ok()) return AfterApi(written.status());
-  LOG_INFO("the image of volume {} of claim {} has {}", base::Quote(volume->name()),
-           base::Quote(claim->key()), size);
+  LOG_INFO("the image of volume {} of claim {} in StorageCluster {} has the size {}",
+           base::Quote(volume->name()), base::Quote(claim->key()),
+           base::Quote(BlockVolumeOf(*volume)->cluster), size);
   return Outcome::Done();
 }
 
@@ -93,7 +94,7 @@ StatusOr<int64_t> Grower::GrowImage(const Volume& volume, int64_t wanted) {
   const auto storage_class = classes_.Get(volume.storage_class_name());
   if (storage_class != nullptr && !storage_class->allow_volume_expansion()) {
     return Error(StatusCode::kFailedPrecondition,
-                 "StorageClass '{}' does not allow it (allowVolumeExpansion)",
+                 "StorageClass '{}' does not allow volumes to grow (allowVolumeExpansion)",
                  storage_class->name());
   }
   const BlockVolume block = BlockVolumeOf(volume).value();
@@ -102,7 +103,9 @@ StatusOr<int64_t> Grower::GrowImage(const Volume& volume, int64_t wanted) {
                      return backend->Grow(block.image, wanted);
                    }));
   if (grown.size_bytes >= wanted) return grown.size_bytes;
-  return Error(StatusCode::kOutOfRange, "the back end gave it {} bytes", grown.size_bytes);
+  return Error(StatusCode::kOutOfRange,
+               "the image has {} bytes after the growth, fewer than the {} that were asked for",
+               grown.size_bytes, wanted);
 }
 
 }  // namespace berth::controllers::blockoperator

@@ -195,7 +195,7 @@ TEST_F(GrowerTest, ARequestThatWasReducedLeavesTheSizeThatTheNodeStillAsksFor) {
   ManagerWritesCapacity("3Gi");
   ManagerLeavesItToTheNode();
   ASSERT_TRUE(cluster_.events.WaitFor(
-      "VolumeResizeFailed default/data: growing the image of the volume to 3Gi: no room"));
+      "VolumeResizeFailed default/data: the image of the volume cannot grow to 3Gi: no room"));
   RequestSize("2Gi");
   store_->SetOutage(base::OkStatus());
   EXPECT_TRUE(WaitImage(3 * kGiB));
@@ -228,7 +228,7 @@ TEST_F(GrowerTest, AVolumeOfWhichThePersistentVolumeSaysMoreGrows) {
 TEST_F(GrowerTest, AVolumeWhoseClassForbidsItDoesNotGrow) {
   BeginBound({{"allowVolumeExpansion", false}});
   RequestSize("2Gi");
-  ASSERT_TRUE(cluster_.events.WaitFor("StorageClass 'fast' does not allow it"));
+  ASSERT_TRUE(cluster_.events.WaitFor("StorageClass 'fast' does not allow volumes to grow"));
   EXPECT_EQ(store_->SizeOf("pvc-uid-data"), kGiB);
   EXPECT_FALSE(GetVolume().has_annotation(kImageSize));
 }

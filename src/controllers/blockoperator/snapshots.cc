@@ -32,7 +32,7 @@ Snapshots::Snapshots(const Context& context, Backends& backends, QuietCopies& co
       volumes_(context.informers.Of<Volume>()),
       clusters_(context.informers.OfOptional<api::StorageCluster>()),
       workers_(QueueOptions("block-snapshot", options, context.flight),
-               [this](const std::string& key) { return Sync(key); }) {
+               [this](const std::string& key) { return SyncSnapshot(key); }) {
   AddBlockIndexes(snapshots_);
   AddHandlers();
 }
@@ -40,10 +40,12 @@ Snapshots::Snapshots(const Context& context, Backends& backends, QuietCopies& co
 void Snapshots::AddHandlers() {
   snapshots_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) return;
-    // Other changes are this controller's own, and would break its backoff.
-    const bool news = change.before == nullptr || change.before->uid() != change.after->uid() ||
-                      change.before->deleting() != change.after->deleting();
-    if (news) workers_.AddNow(change.key);
+    // This controller makes all other changes itself. If it queued the key for them, it would cut
+    // its own backoff short.
+    const bool must_sync = change.before == nullptr ||
+                           change.before->uid() != change.after->uid() ||
+                           change.before->deleting() != change.after->deleting();
+    if (must_sync) workers_.AddNow(change.key);
   });
   claims_.AddHandler([this](const auto& change) {
     // A deletion waits while a claim is being restored.
@@ -62,11 +64,11 @@ void Snapshots::AddHandlers() {
     }
   });
   clusters_.AddHandler([this](const auto& change) {
-    const bool news =
+    const bool must_sync =
         change.before == nullptr || change.after == nullptr ||
         change.before->generation() != change.after->generation() ||
         change.before->String({"status", "phase"}) != change.after->String({"status", "phase"});
-    if (news) RetryAll();
+    if (must_sync) RetryAll();
   });
 }
 
@@ -76,19 +78,19 @@ void Snapshots::RetryAll() {
   });
 }
 
-Snapshots::Outcome Snapshots::Sync(const std::string& key) {
+Snapshots::Outcome Snapshots::SyncSnapshot(const std::string& key) {
   const auto known = snapshots_.Get(key);
   if (known == nullptr || (known->ready() && !known->deleting())) return Outcome::Done();
-  // The object is read from the API, because the informer's copy may be of before its deletion, and
-  // nobody would ever delete a snapshot that is made after that.
+  // The object is read from the API, because the informer's copy may be older than the deletion. A
+  // snapshot that is made after the deletion would never be deleted.
   const StatusOr<Snapshot> live =
       kube::ReadLiveObject(context_.client, snapshots_, known->ns(), known->name());
   if (!live.ok()) return AfterApi(live.status());
   if (live->deleting()) {
-    return live->has_finalizer(api::kSnapshotFinalizer) ? Destroy(*live) : Outcome::Done();
+    return live->has_finalizer(api::kSnapshotFinalizer) ? DeleteSnapshot(*live) : Outcome::Done();
   }
   if (live->ready()) return Outcome::Done();
-  return live->cluster().empty() ? Begin(*live) : Make(*live);
+  return live->cluster().empty() ? BeginSnapshot(*live) : MakeSnapshot(*live);
 }
 
 StatusOr<Json> Snapshots::FindSource(const Snapshot& snapshot) const {
@@ -118,17 +120,19 @@ StatusOr<Json> Snapshots::FindSource(const Snapshot& snapshot) const {
 Status Snapshots::CheckOffered(const std::string& cluster, const std::string& image,
                                const std::string& name) {
   ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Of(cluster));
-  if (backend->OffersSnapshots() != block::Snapshots::kNone) return base::OkStatus();
-  return backend->CreateSnapshot(image, name).status();  // which only says why
+  if (backend->OffersSnapshots() != block::SnapshotSupport::kNone) return base::OkStatus();
+  // CreateSnapshot makes nothing here: it returns the reason.
+  return backend->CreateSnapshot(image, name).status();
 }
 
-Snapshots::Outcome Snapshots::Begin(const Snapshot& snapshot) {
+Snapshots::Outcome Snapshots::BeginSnapshot(const Snapshot& snapshot) {
   const StatusOr<Json> source = FindSource(snapshot);
-  if (!source.ok()) return Failed(snapshot, source.status());
-  // One that can never be made must not keep the volume from being deleted.
+  if (!source.ok()) return ReportFailure(snapshot, source.status());
+  // A snapshot that the back end can never make gets no finalizer and no status, because these keep
+  // the volume from being deleted.
   const Status offered = CheckOffered(base::json::String(*source, {"clusterName"}),
                                       base::json::String(*source, {"image"}), ImageName(snapshot));
-  if (!offered.ok()) return Failed(snapshot, offered);
+  if (!offered.ok()) return ReportFailure(snapshot, offered);
   StatusOr<Snapshot> held = snapshot;
   if (!snapshot.has_finalizer(api::kSnapshotFinalizer)) {
     held = PatchAt(context_.client, snapshots_, snapshot,
@@ -137,13 +141,14 @@ Snapshots::Outcome Snapshots::Begin(const Snapshot& snapshot) {
   }
   const StatusOr<Snapshot> begun =
       PatchAt(context_.client, snapshots_, *held, {{"status", *source}}, "status");
-  return begun.ok() ? Make(*begun) : AfterApi(begun.status());
+  return begun.ok() ? MakeSnapshot(*begun) : AfterApi(begun.status());
 }
 
-Snapshots::Outcome Snapshots::Make(const Snapshot& snapshot) {
+Snapshots::Outcome Snapshots::MakeSnapshot(const Snapshot& snapshot) {
   const StatusOr<block::ImageInfo> made = CallBackend(snapshot);
-  if (!made.ok()) return Failed(snapshot, made.status());
-  // PatchAt, because a deletion that began meanwhile comes first.
+  if (!made.ok()) return ReportFailure(snapshot, made.status());
+  // PatchAt fails if the object has changed, because a deletion that began meanwhile takes
+  // precedence.
   const Status written = PatchAt(context_.client, snapshots_, snapshot,
                                  {{"status",
                                    {{"readyToUse", true},
@@ -171,20 +176,20 @@ StatusOr<block::ImageInfo> Snapshots::CallBackend(const Snapshot& snapshot) {
       block->image != snapshot.image()) {
     return Error(
         StatusCode::kNotFound,
-        "PersistentVolume '{}' with image '{}' is gone, so that no snapshot can be made of "
-        "it: delete this object",
+        "PersistentVolume '{}' with image '{}' does not exist, so no snapshot can be made of "
+        "it: delete this BlockSnapshot",
         snapshot.volume_name(), snapshot.image());
   }
   const auto make = [&] {
     return Passing<"blockoperator.snapshot">(
         [&] { return backend->CreateSnapshot(block->image, ImageName(snapshot)); });
   };
-  return backend->OffersSnapshots() == block::Snapshots::kOfUnused
+  return backend->OffersSnapshots() == block::SnapshotSupport::kOfUnused
              ? quiet_copies_.Copy(*volume, *backend, ImageName(snapshot), make)
              : make();
 }
 
-Snapshots::Outcome Snapshots::Destroy(const Snapshot& snapshot) {
+Snapshots::Outcome Snapshots::DeleteSnapshot(const Snapshot& snapshot) {
   const Status deleted = snapshot.cluster().empty() ? base::OkStatus() : DeleteImage(snapshot);
   if (!deleted.ok()) {
     context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotDeleteFailed",
@@ -200,27 +205,30 @@ Status Snapshots::DeleteImage(const Snapshot& snapshot) {
   const std::string name = ImageName(snapshot);
   for (const auto& volume : volumes_.ByIndex(kVolumesByImage, name)) {
     return Error(StatusCode::kFailedPrecondition,
-                 "snapshot '{}' is PersistentVolume '{}', too, which has to be deleted before it",
-                 name, volume->name());
+                 "PersistentVolume '{}' uses the image of snapshot '{}': delete the "
+                 "PersistentVolume first",
+                 volume->name(), name);
   }
   for (const auto& claim : claims_.Subset(kOpenClaims)) {
     if (claim->ns() == snapshot.ns() && claim->volume_name().empty() && !claim->deleting() &&
         claim->has_finalizer(kProvisioningFinalizer) &&
         BlockSnapshotSourceName(*claim) == snapshot.name()) {
-      return Error(StatusCode::kFailedPrecondition, "claim '{}' is being restored from it",
-                   claim->key());
+      return Error(StatusCode::kFailedPrecondition,
+                   "claim '{}' is being restored from snapshot '{}'", claim->key(), name);
     }
   }
   const StatusOr<Backends::Ptr> backend = backends_.Of(snapshot.cluster());
   if (backend.status().code() == StatusCode::kNotFound) {
     return Error(StatusCode::kNotFound,
-                 "StorageCluster '{}' is gone, and snapshot '{}' with it or out of reach: create "
-                 "the cluster again, or take the finalizer {} off this BlockSnapshot to forget it",
+                 "StorageCluster '{}' does not exist, so snapshot '{}' cannot be deleted: create "
+                 "the cluster again, or remove the finalizer {} from this BlockSnapshot to leave "
+                 "the snapshot in the storage",
                  snapshot.cluster(), name, api::kSnapshotFinalizer);
   }
   RETURN_IF_ERROR(backend);
   const Status deleted = Passing<"blockoperator.delete">([&] { return (*backend)->Delete(name); });
-  // A back end that cannot delete has made nothing, either.
+  // A back end that cannot delete snapshots cannot make them, either, so there is nothing to
+  // delete.
   if (deleted.code() == StatusCode::kUnimplemented) return base::OkStatus();
   RETURN_IF_ERROR_WITH(deleted, fmt::format("delete snapshot '{}'", name));
   LOG_INFO("snapshot {} of BlockSnapshot {} is deleted", base::Quote(name),
@@ -228,7 +236,7 @@ Status Snapshots::DeleteImage(const Snapshot& snapshot) {
   return base::OkStatus();
 }
 
-Snapshots::Outcome Snapshots::Failed(const Snapshot& snapshot, const Status& why) {
+Snapshots::Outcome Snapshots::ReportFailure(const Snapshot& snapshot, const Status& why) {
   // ABORTED means that another call works on the image. The next run may succeed.
   if (why.code() == StatusCode::kAborted) return Outcome::Retry(why);
   const std::string message(base::Message(why));

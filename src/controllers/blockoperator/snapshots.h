@@ -44,20 +44,20 @@ class Snapshots {
   void AddHandlers();
   void RetryAll();
 
-  Outcome Sync(const std::string& key);
+  Outcome SyncSnapshot(const std::string& key);
   // The status of a snapshot that is begun. FAILED_PRECONDITION: the claim has no volume of which a
   // snapshot can be made; the message says why.
   base::StatusOr<base::Json> FindSource(const Snapshot& snapshot) const;
   // UNIMPLEMENTED: the back end makes no snapshots; the message says what to do instead.
   base::Status CheckOffered(const std::string& cluster, const std::string& image,
                             const std::string& name);
-  Outcome Begin(const Snapshot& snapshot);
-  Outcome Make(const Snapshot& snapshot);
+  Outcome BeginSnapshot(const Snapshot& snapshot);
+  Outcome MakeSnapshot(const Snapshot& snapshot);
   base::StatusOr<block::ImageInfo> CallBackend(const Snapshot& snapshot);
-  Outcome Destroy(const Snapshot& snapshot);
+  Outcome DeleteSnapshot(const Snapshot& snapshot);
   // Fails if the snapshot is still needed.
   base::Status DeleteImage(const Snapshot& snapshot);
-  Outcome Failed(const Snapshot& snapshot, const base::Status& why);
+  Outcome ReportFailure(const Snapshot& snapshot, const base::Status& why);
 
   const Context context_;
   Backends& backends_;

@@ -83,7 +83,7 @@ TEST_F(SnapshotsTest, OneThatAnEarlierOperatorBegunIsMade) {
 
 TEST_F(SnapshotsTest, ALostAnswerMakesNoSecondSnapshot) {
   store_->LoseNextAnswer("snapshot", base::Error(StatusCode::kUnavailable, "the line is cut"));
-  store_->OfferSnapshots(block::Snapshots::kOfAny);
+  store_->OfferSnapshots(block::SnapshotSupport::kOfAny);
   Begin();
   PutBound("data");
   cluster_.Put(MakeSnapshot());
@@ -173,7 +173,7 @@ TEST_F(SnapshotsTest, AUseThatBeginsMeanwhileSpoilsTheCopy) {
 }
 
 TEST_F(SnapshotsTest, ABackEndThatCanMakesItWhileThePodWrites) {
-  store_->OfferSnapshots(block::Snapshots::kOfAny);
+  store_->OfferSnapshots(block::SnapshotSupport::kOfAny);
   Begin();
   PutBound("data");
   PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
@@ -183,7 +183,7 @@ TEST_F(SnapshotsTest, ABackEndThatCanMakesItWhileThePodWrites) {
 }
 
 TEST_F(SnapshotsTest, ABackEndThatMakesNoneSaysSo) {
-  store_->OfferSnapshots(block::Snapshots::kNone);
+  store_->OfferSnapshots(block::SnapshotSupport::kNone);
   Begin();
   PutBound("data");
   PutFence("pvc-uid-data", {FenceEntryOf("node-a", "web")});
@@ -285,7 +285,8 @@ TEST_F(SnapshotsTest, ASnapshotFromWhichAClaimIsBeingRestoredStays) {
   store_->while_creating = [&] {
     if (std::exchange(deleted, true)) return;
     Delete();
-    EXPECT_TRUE(cluster_.events.WaitFor("claim 'default/restored' is being restored from it"));
+    EXPECT_TRUE(
+        cluster_.events.WaitFor("claim 'default/restored' is being restored from snapshot"));
   };
   CreateClaim("restored", RestoredFromIt());
   ASSERT_TRUE(WaitVolume("pvc-uid-restored"));

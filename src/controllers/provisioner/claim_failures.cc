@@ -56,7 +56,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
   const bool unwanted = claim.deleting() || !claim.volume_name().empty();
   const bool can_reschedule = !unwanted && claim.has_annotation(kSelectedNode) &&
                               (inputs.driver.topology() || options_.node_deployment.enabled());
-  const FailureState state = Classify(status.code(), can_reschedule);
+  const FailureState state =
+      ClassifyFailure(status.code(), can_reschedule ? OtherNodes::kPossible : OtherNodes::kNone);
   if (!ProvesNoVolume(status.code(), earlier)) {
     if (state == FailureState::kReschedule) return GiveNodeUp(claim, inputs, status);
     Status shown = status;
@@ -195,7 +196,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::RescheduleClaim(const Claim& claim
            base::Quote(claim.key()), base::Quote(current->annotation(kSelectedNode)),
            base::ToString(why));
   // This node must not take the claim again at once, because its driver would refuse again.
-  election_.Lost(claim.uid(), std::chrono::steady_clock::now());
+  election_.NoteLoss(claim.uid(), std::chrono::steady_clock::now());
   const Json patch = {{"metadata", {{"annotations", {{std::string(kSelectedNode), nullptr}}}}}};
   return AfterApi(UpdateAt(context_.client, claims_, *current, patch).status());
 }

@@ -6,7 +6,7 @@
 //      │  final failure: event, intent     │   │  │ outcome unknown: the same call, also for a
 //      │  off, again after the backoff     │   └──┘ claim that is gone
 //      └───────────────────────────────────┘
-//         the selected node has no room: selected-node is taken off, too, and the scheduler chooses
+//         the selected node has no room: selected-node is removed, too, and the scheduler chooses
 //         another node
 //
 // The intent (intents/intent_record.h) is the durable record before the call: while it stands, a
@@ -125,7 +125,7 @@ class ClaimProvisioning {
                        const base::Status& why);
   // PersistentVolume `other` has the name of the claim's volume.
   Outcome ReportTakenName(const Claim& claim, const Volume& other);
-  // Takes the selected node off, so that the scheduler chooses another one.
+  // Removes the selected node, so that the scheduler chooses another one.
   Outcome RescheduleClaim(const Claim& claim, const base::Status& why);
   // Settles an attempt of this node for a claim that another node's provisioner serves.
   Outcome LeaveClaim(const Claim& claim, const Attempt& last, const DriverInfo& driver);
@@ -137,7 +137,7 @@ class ClaimProvisioning {
   // Settles a claim that is gone from the API if its attempt is not open. False: there is still
   // something to do for the claim.
   bool SettleIfGone(const Claim& claim);
-  // Takes off the finalizer of an older version (attempts.h).
+  // Removes the finalizer of an older version (attempts.h).
   Outcome ReleaseClaim(const Claim& claim);
   // Record the events of a failure, of the beginning of a try, and of its success, in the Go
   // provisioner's words.

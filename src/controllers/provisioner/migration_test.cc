@@ -78,7 +78,7 @@ TEST_F(MigrationTest, AClaimOfAPluginsClassGetsAVolumeOfThePlugin) {
   EXPECT_TRUE(cluster_.HasCounted("Controller/CreateVolume", "true", 1));
 }
 
-// The attacher would take its finalizer off again at once, because nothing says yet that the volume
+// The attacher would remove its finalizer again at once, because nothing says yet that the volume
 // is the driver's.
 TEST_F(MigrationTest, AVolumeOfThePluginIsMadeWithoutTheAttachersFinalizer) {
   rpc::FakeCsiDriver::Options driver = Driver(kEbs);

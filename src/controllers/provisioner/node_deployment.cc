@@ -55,7 +55,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
   // waits only after a try that failed.
   const bool only = reach_.IsOnlyNode(driver);
   const auto wait =
-      only ? election_.WaitAfterLoss(claim.uid(), now) : election_.ChooseWait(claim.uid(), now);
+      only ? election_.WaitAfterLoss(claim.uid(), now) : election_.GetWait(claim.uid(), now);
   if (wait.count() > 0) return Outcome::After(wait);
   if (!only) {
     Claim here = claim;

@@ -141,7 +141,7 @@ TEST(NodeElectionTest, TheOnlyNodeWaitsAfterALossAlone) {
   EXPECT_EQ(election.WaitAfterLoss("a", now), milliseconds(0));
   milliseconds longest{0};
   for (int i = 0; i < 5; ++i) {
-    const milliseconds wait = election.Lost("a", now);
+    const milliseconds wait = election.NoteLoss("a", now);
     EXPECT_EQ(election.WaitAfterLoss("a", now), wait);
     EXPECT_EQ(election.WaitAfterLoss("a", now + wait), milliseconds(0));
     longest = std::max(longest, wait);
@@ -183,17 +183,17 @@ TEST_F(NodeDeploymentTest, AVolumeIsDeletedByTheNodeThatReachesIt) {
 TEST(NodeElectionTest, WaitsAtFirstAndLongerAfterEachLoss) {
   NodeElection election(milliseconds(100), milliseconds(300));
   NodeElection::Time now{};
-  EXPECT_LE(election.ChooseWait("a", now), milliseconds(100));
-  EXPECT_EQ(election.ChooseWait("a", now + milliseconds(100)), milliseconds(0));
-  const auto second = election.Lost("a", now);
+  EXPECT_LE(election.GetWait("a", now), milliseconds(100));
+  EXPECT_EQ(election.GetWait("a", now + milliseconds(100)), milliseconds(0));
+  const auto second = election.NoteLoss("a", now);
   EXPECT_GE(second, milliseconds(100));
   EXPECT_LE(second, milliseconds(200));
-  EXPECT_EQ(election.ChooseWait("a", now), second);
-  const auto third = election.Lost("a", now);
+  EXPECT_EQ(election.GetWait("a", now), second);
+  const auto third = election.NoteLoss("a", now);
   EXPECT_GE(third, milliseconds(150));
   EXPECT_LE(third, milliseconds(300));
   election.Forget("a");
-  EXPECT_LE(election.ChooseWait("a", now), milliseconds(100));
+  EXPECT_LE(election.GetWait("a", now), milliseconds(100));
 }
 
 }  // namespace

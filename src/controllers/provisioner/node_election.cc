@@ -7,7 +7,7 @@ namespace berth::controllers::provisioner {
 using base::MutexLock;
 using std::chrono::milliseconds;
 
-milliseconds NodeElection::ChooseWait(const std::string& uid, Time now) {
+milliseconds NodeElection::GetWait(const std::string& uid, Time now) {
   MutexLock lock(mutex_);
   const auto [it, first] = turns_.try_emplace(uid);
   if (first) {
@@ -24,7 +24,7 @@ milliseconds NodeElection::WaitAfterLoss(const std::string& uid, Time now) const
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(turn->second.due - now));
 }
 
-milliseconds NodeElection::Lost(const std::string& uid, Time now) {
+milliseconds NodeElection::NoteLoss(const std::string& uid, Time now) {
   MutexLock lock(mutex_);
   Turn& turn = turns_[uid];
   ++turn.losses;

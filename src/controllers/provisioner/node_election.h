@@ -21,15 +21,14 @@ class NodeElection {
 
   // How long this node still waits before it tries to take the claim of that uid; 0: it may try
   // now. The first call for a claim chooses the wait at random.
-  std::chrono::milliseconds ChooseWait(const std::string& uid, Time now)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::chrono::milliseconds GetWait(const std::string& uid, Time now) ABSL_LOCKS_EXCLUDED(mutex_);
   // How long this node still waits because its last try failed; 0: no try failed, or that was long
   // enough ago.
   std::chrono::milliseconds WaitAfterLoss(const std::string& uid, Time now) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Notes that the try failed: another node's write came first, this node cannot have the volume,
   // or its driver refused. Returns the time until the next try, which is longer.
-  std::chrono::milliseconds Lost(const std::string& uid, Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::chrono::milliseconds NoteLoss(const std::string& uid, Time now) ABSL_LOCKS_EXCLUDED(mutex_);
   // To be called when another node is selected, or the claim is bound or gone. As long as the claim
   // is this node's, the losses count, because the node may give the claim back.
   void Forget(const std::string& uid) ABSL_LOCKS_EXCLUDED(mutex_);

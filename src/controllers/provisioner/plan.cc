@@ -28,7 +28,7 @@ Json ToJson(const api::SecretReference& secret) {
   return {{"name", secret.name}, {"namespace", secret.ns}};
 }
 
-// The provisioner asks for each access mode of the claim by itself.
+// The request gets one capability for each access mode of the claim.
 Status AddCapabilities(const PlanInputs& inputs, Plan& plan) {
   const bool block = inputs.claim.volume_mode() == "Block";
   const bool multi_writer = inputs.driver.Has(DriverInfo::Rpc::SINGLE_NODE_MULTI_WRITER);
@@ -59,7 +59,7 @@ const std::string& SourceId(const csi::v1::VolumeContentSource& source) {
 }
 
 // Whether no key has different values in the two topologies. One of them may have more keys.
-bool Agree(const csi::v1::Topology& a, const csi::v1::Topology& b) {
+bool TopologiesAgree(const csi::v1::Topology& a, const csi::v1::Topology& b) {
   return std::all_of(a.segments().begin(), a.segments().end(), [&](const auto& segment) {
     const auto other = b.segments().find(segment.first);
     return other == b.segments().end() || other->second == segment.second;
@@ -67,16 +67,16 @@ bool Agree(const csi::v1::Topology& a, const csi::v1::Topology& b) {
 }
 
 // CSI, TopologyRequirement: a volume is accessible from at least one of the requisite topologies.
-Status CheckPlace(const csi::v1::TopologyRequirement& required, const csi::v1::Volume& volume) {
+Status CheckTopology(const csi::v1::TopologyRequirement& required, const csi::v1::Volume& volume) {
   if (required.requisite().empty() || volume.accessible_topology().empty()) return base::OkStatus();
   for (const csi::v1::Topology& place : volume.accessible_topology()) {
     for (const csi::v1::Topology& wanted : required.requisite()) {
-      if (Agree(place, wanted)) return base::OkStatus();
+      if (TopologiesAgree(place, wanted)) return base::OkStatus();
     }
   }
   return Error(StatusCode::kFailedPrecondition,
-               "the driver says that the volume is in {} places, none of which is where it was "
-               "asked for",
+               "the driver says that the volume is accessible in {} topologies, none of which was "
+               "asked for (requisite)",
                volume.accessible_topology_size());
 }
 
@@ -181,7 +181,7 @@ Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume) {
                    SourceId(volume.content_source()));
     }
   }
-  return CheckPlace(plan.request.accessibility_requirements(), volume);
+  return CheckTopology(plan.request.accessibility_requirements(), volume);
 }
 
 StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInputs& inputs,
@@ -205,8 +205,8 @@ StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInp
     out.set_annotation(kModifySecretName, modify.name);
     out.set_annotation(kModifySecretNamespace, modify.ns);
   }
-  // The attacher takes its finalizer off a volume of an in-tree plugin until the controller manager
-  // has written that the volume is the driver's.
+  // The attacher removes its finalizer from a volume of an in-tree plugin until the controller
+  // manager has written that the volume is the driver's.
   const bool migrated = inputs.claim_class.provisioner() != inputs.driver.name;
   if (storage_class.reclaim_policy() == "Delete") {
     out.add_finalizer(kVolumeFinalizer);
@@ -252,7 +252,7 @@ bool ProvesNoVolume(StatusCode code, Earlier earlier) {
   return false;
 }
 
-FailureState Classify(StatusCode code, bool can_reschedule) {
+FailureState ClassifyFailure(StatusCode code, OtherNodes other_nodes) {
   switch (code) {
     case StatusCode::kCancelled:
     case StatusCode::kDeadlineExceeded:
@@ -260,7 +260,8 @@ FailureState Classify(StatusCode code, bool can_reschedule) {
     case StatusCode::kAborted:
       return FailureState::kInBackground;
     case StatusCode::kResourceExhausted:
-      return can_reschedule ? FailureState::kReschedule : FailureState::kFinished;
+      return other_nodes == OtherNodes::kPossible ? FailureState::kReschedule
+                                                  : FailureState::kFinished;
     case StatusCode::kInvalidArgument:
       return FailureState::kInfeasible;
     default:

@@ -63,7 +63,9 @@ enum class FailureState {
   kReschedule,    // no volume exists; the scheduler must choose another node
   kInfeasible,    // no volume is possible unless something changes; tried again seldom
 };
-FailureState Classify(base::StatusCode code, bool can_reschedule);
+// Whether the scheduler could choose another node for the claim.
+enum class OtherNodes { kNone, kPossible };
+FailureState ClassifyFailure(base::StatusCode code, OtherNodes other_nodes);
 
 // What is known about a claim's volume before CreateVolume is called.
 enum class Earlier {

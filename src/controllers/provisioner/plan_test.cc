@@ -40,14 +40,21 @@ TEST(CheckAnswerTest, RefusesWhatWasNotAskedFor) {
 }
 
 TEST(ClassifyTest, TellsFinalFromUnknown) {
-  EXPECT_EQ(Classify(StatusCode::kDeadlineExceeded, true), FailureState::kInBackground);
-  EXPECT_EQ(Classify(StatusCode::kUnavailable, true), FailureState::kInBackground);
-  EXPECT_EQ(Classify(StatusCode::kAborted, true), FailureState::kInBackground);
-  EXPECT_EQ(Classify(StatusCode::kCancelled, true), FailureState::kInBackground);
-  EXPECT_EQ(Classify(StatusCode::kResourceExhausted, true), FailureState::kReschedule);
-  EXPECT_EQ(Classify(StatusCode::kResourceExhausted, false), FailureState::kFinished);
-  EXPECT_EQ(Classify(StatusCode::kInvalidArgument, true), FailureState::kInfeasible);
-  EXPECT_EQ(Classify(StatusCode::kInternal, true), FailureState::kFinished);
+  EXPECT_EQ(ClassifyFailure(StatusCode::kDeadlineExceeded, OtherNodes::kPossible),
+            FailureState::kInBackground);
+  EXPECT_EQ(ClassifyFailure(StatusCode::kUnavailable, OtherNodes::kPossible),
+            FailureState::kInBackground);
+  EXPECT_EQ(ClassifyFailure(StatusCode::kAborted, OtherNodes::kPossible),
+            FailureState::kInBackground);
+  EXPECT_EQ(ClassifyFailure(StatusCode::kCancelled, OtherNodes::kPossible),
+            FailureState::kInBackground);
+  EXPECT_EQ(ClassifyFailure(StatusCode::kResourceExhausted, OtherNodes::kPossible),
+            FailureState::kReschedule);
+  EXPECT_EQ(ClassifyFailure(StatusCode::kResourceExhausted, OtherNodes::kNone),
+            FailureState::kFinished);
+  EXPECT_EQ(ClassifyFailure(StatusCode::kInvalidArgument, OtherNodes::kPossible),
+            FailureState::kInfeasible);
+  EXPECT_EQ(ClassifyFailure(StatusCode::kInternal, OtherNodes::kPossible), FailureState::kFinished);
 }
 
 TEST(VolumeNameTest, IsThePrefixAndTheUid) {

@@ -85,7 +85,7 @@ TEST_F(FinalizersTest, AVolumeThatNothingAttachesIsMadeWithoutTheAttachersFinali
   EXPECT_THAT(Finalizers(false, "Delete"), ElementsAre(std::string(kVolumeFinalizer)));
 }
 
-// Nobody but the attacher would take its finalizer off such a volume.
+// Nobody but the attacher would remove its finalizer from such a volume.
 TEST_F(FinalizersTest, AVolumeThatIsToStayIsMadeWithoutTheAttachersFinalizer) {
   EXPECT_THAT(Finalizers(true, "Retain"), IsEmpty());
 }

@@ -29,7 +29,7 @@ bool IsUnwanted(const api::PersistentVolume& volume) {
 }
 
 // Bound volumes that are to be deleted with their claim get the finalizer, before their deletion
-// begins. An Available one does not get it, because nobody would take it off when the object is
+// begins. An Available one does not get it, because nobody would remove it when the object is
 // deleted.
 bool LacksFinalizer(const api::PersistentVolume& volume) {
   return volume.reclaim_policy() == "Delete" && volume.phase() == "Bound" && !volume.deleting() &&

@@ -6,7 +6,7 @@
 //        └──┘ failure: event VolumeFailedDelete, again after the backoff
 //
 // It also puts the finalizer on Bound volumes that are to be deleted with their claim, so that the
-// object stays as long as the volume does, and takes it off if the reclaim policy changes.
+// object stays as long as the volume does, and removes it if the reclaim policy changes.
 //
 // A volume of the in-tree plugin that the driver replaces is translated for the driver
 // (api/migration).
@@ -68,8 +68,8 @@ class VolumeDeletion {
   base::Status CheckDetached(const DriverInfo& driver) const;
   // FAILED_PRECONDITION: another PersistentVolume that is wanted stands for the same volume.
   base::Status CheckAlone(const Volume& volume) const;
-  // Takes the provisioner's finalizer off the object of a volume that the driver has deleted. The
-  // attacher's goes with the same write if no attachment names the volume, so that the attacher
+  // Removes the provisioner's finalizer from the object of a volume that the driver has deleted.
+  // The attacher's goes with the same write if no attachment names the volume, so that the attacher
   // need not write the object as well.
   base::Status FreeObject(const Volume& volume);
   // Reports that the driver has deleted the volume, but its object is left. `written` is the

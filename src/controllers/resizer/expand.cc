@@ -26,8 +26,8 @@ namespace {
 // This annotation of a claim says that nodes have nothing to do for the size in its status.
 constexpr char kNodeExpansionNotRequired[] = "volume.kubernetes.io/node-expansion-not-required";
 
-constexpr std::array kAll = {kResizing, kFileSystemResizePending, kControllerResizeError,
-                             kNodeResizeError};
+constexpr std::array kResizeConditions = {kResizing, kFileSystemResizePending,
+                                          kControllerResizeError, kNodeResizeError};
 
 bool IsInfeasible(const Status& status) {
   return IsOfDriver(status) &&
@@ -79,19 +79,20 @@ StatusOr<csi::v1::ControllerExpandVolumeRequest> Resizer::MakeRequest(const Volu
 StatusOr<Resizer::Claim> Resizer::WriteTarget(const Claim& claim, const Volume& volume,
                                               int64_t target) {
   if (claim.resize_status() == kControllerInProgress &&
-      Bytes(claim.allocated_storage()) == target) {
+      BytesOf(claim.allocated_storage()) == target) {
     return claim;
   }
   // The conditions of an expansion to another size say nothing of this one.
-  const std::span<const std::string_view> of_others =
-      Bytes(claim.allocated_storage()) == target ? std::span<const std::string_view>{} : kAll;
+  const std::span<const std::string_view> outdated = BytesOf(claim.allocated_storage()) == target
+                                                         ? std::span<const std::string_view>{}
+                                                         : kResizeConditions;
   ASSIGN_OR_RETURN(
       Claim begun,
       PatchAt(context_.client, claims_, claim,
               {{"status",
                 {{"allocatedResources", {{"storage", api::FormatBytes(target)}}},
                  {"allocatedResourceStatuses", {{"storage", std::string(kControllerInProgress)}}},
-                 {"conditions", ReplaceConditions(claim, of_others,
+                 {"conditions", ReplaceConditions(claim, outdated,
                                                   MakeCondition(kResizing, "", context_.clock))}}}},
               "status"));
   context_.events.Record(claim.reference(), EventType::kNormal, "Resizing",
@@ -134,9 +135,10 @@ StatusOr<Resizer::Expanded> Resizer::CallDriver(
   if (!response.ok()) return OfDriver(response.status());
   // An answer with less than the requested size counts as a failure.
   if (response->capacity_bytes() != 0 && response->capacity_bytes() < target) {
-    return OfDriver(Error(StatusCode::kInternal,
-                          "the driver says that the volume has {} bytes, not {}",
-                          response->capacity_bytes(), target));
+    return OfDriver(
+        Error(StatusCode::kInternal,
+              "the driver says that the volume has {} bytes, fewer than the {} that were asked for",
+              response->capacity_bytes(), target));
   }
   return Expanded{.bytes = std::max(response->capacity_bytes(), target),
                   .node_part = response->node_expansion_required()};
@@ -157,18 +159,19 @@ Resizer::Outcome Resizer::HandleFailure(const Claim& claim, const DriverInfo& dr
     if (!written.ok() && infeasible) return AfterApi(written);
   }
   MutexLock lock(mutex_);
-  Memory& memory = memories_[claim.key()];
-  if (IsOfDriver(status)) memory.failed_finally = rpc::IsFinal(status);
-  if (IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition && InUse(claim)) {
-    memory.waits_for_end_of_use = true;
+  ClaimState& state = states_[claim.key()];
+  if (IsOfDriver(status)) state.failed_finally = rpc::IsFinal(status);
+  if (IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition && IsInUse(claim)) {
+    state.waits_for_end_of_use = true;
     return Outcome::Done();  // the end of a pod queues the claim again
   }
-  const bool never = !IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition;
-  if (!infeasible && !never) return Outcome::Retry(status);
+  const bool cannot_succeed =
+      !IsOfDriver(status) && status.code() == StatusCode::kFailedPrecondition;
+  if (!infeasible && !cannot_succeed) return Outcome::Retry(status);
   LOG_WARNING("claim {} cannot grow to the size that it asks for: {}", base::Quote(claim.key()),
               message);
-  memory.not_before = std::chrono::steady_clock::now() + options_.retry_max;
-  memory.request = claim.requested_storage();
+  state.not_before = std::chrono::steady_clock::now() + options_.retry_max;
+  state.request = claim.requested_storage();
   return Outcome::After(options_.retry_max);
 }
 
@@ -187,7 +190,7 @@ Status Resizer::WriteFailure(const Claim& claim, const std::string& message, boo
 }
 
 Status Resizer::WriteVolume(const Volume& volume, const Claim& claim, const Expanded& expanded) {
-  if (Bytes(volume.capacity()) >= expanded.bytes) return base::OkStatus();
+  if (BytesOf(volume.capacity()) >= expanded.bytes) return base::OkStatus();
   Json patch = {{"spec", {{"capacity", {{"storage", api::FormatBytes(expanded.bytes)}}}}}};
   // The annotation tells a claim that is bound to the volume later which size the file system
   // really has.
@@ -200,7 +203,7 @@ Status Resizer::WriteVolume(const Volume& volume, const Claim& claim, const Expa
 
 bool Resizer::HasEndedExpansion(const Claim& claim, const Volume& volume) {
   return volume.has_annotation(kPreResizeCapacity) &&
-         Bytes(claim.capacity()) >= Bytes(volume.capacity());
+         BytesOf(claim.capacity()) >= BytesOf(volume.capacity());
 }
 
 Status Resizer::ForgetOldCapacity(const Volume& volume) {
@@ -228,7 +231,7 @@ Resizer::Outcome Resizer::FinishExpansion(const Claim& claim, const Expanded& ex
   } else {
     patch["status"] = {{"capacity", {{"storage", api::FormatBytes(expanded.bytes)}}},
                        {"allocatedResourceStatuses", {{"storage", nullptr}}},
-                       {"conditions", ReplaceConditions(claim, kAll, nullptr)}};
+                       {"conditions", ReplaceConditions(claim, kResizeConditions, nullptr)}};
     patch["metadata"]["annotations"][kNodeExpansionNotRequired] = "true";
   }
   const Status written =
@@ -236,7 +239,7 @@ Resizer::Outcome Resizer::FinishExpansion(const Claim& claim, const Expanded& ex
   if (!written.ok()) return AfterApi(written);
   {
     MutexLock lock(mutex_);
-    memories_.erase(claim.key());
+    states_.erase(claim.key());
   }
   LOG_INFO("volume {} of claim {} has grown to {} bytes{}", base::Quote(claim.volume_name()),
            base::Quote(claim.key()), expanded.bytes,

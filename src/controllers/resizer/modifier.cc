@@ -76,7 +76,7 @@ Modifier::Modifier(Context context, DriverConnection& driver, Options options)
   claims_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) {
       MutexLock lock(mutex_);
-      memories_.erase(change.key);
+      states_.erase(change.key);
       return;
     }
     if (change.before != nullptr && change.before->volume_attributes_class_name() !=
@@ -129,14 +129,14 @@ Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
   const std::string wish = claim->volume_attributes_class_name();
   const std::string current = CurrentClass(*claim);
   const bool in_progress = ModifyStatus(*claim) == kInProgress;
-  Memory memory;
+  ClaimState state;
   {
     MutexLock lock(mutex_);
-    Memory& known = memories_[key];
+    ClaimState& known = states_[key];
     if (known.wish != wish) known.not_before.reset();
-    memory = known;
+    state = known;
   }
-  const bool perhaps_begun = in_progress && !memory.failed_finally;
+  const bool perhaps_begun = in_progress && !state.failed_finally;
   const std::string target = perhaps_begun ? TargetClass(*claim) : wish;
   // If the claim asks for its old class again, nothing is done, unless the driver may have changed
   // a part of the volume.
@@ -149,8 +149,8 @@ Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
     return Outcome::Done();
   }
   if (const auto now = std::chrono::steady_clock::now();
-      memory.not_before.has_value() && now < *memory.not_before) {
-    return Outcome::After(std::chrono::ceil<std::chrono::milliseconds>(*memory.not_before - now));
+      state.not_before.has_value() && now < *state.not_before) {
+    return Outcome::After(std::chrono::ceil<std::chrono::milliseconds>(*state.not_before - now));
   }
   return Modify(*claim, *volume, *driver, target);
 }
@@ -260,7 +260,7 @@ Status Modifier::EndModification(const Claim& claim, Json status) {
   RETURN_IF_ERROR(
       PatchAt(context_.client, claims_, claim, {{"status", std::move(status)}}, "status"));
   MutexLock lock(mutex_);
-  memories_.erase(claim.key());
+  states_.erase(claim.key());
   return base::OkStatus();
 }
 
@@ -324,13 +324,13 @@ Modifier::Outcome Modifier::HandleFailure(const Claim& claim, const Status& stat
     if (!written.ok() && infeasible) return AfterApi(written);
   }
   MutexLock lock(mutex_);
-  Memory& memory = memories_[claim.key()];
-  if (IsOfDriver(status)) memory.failed_finally = rpc::IsFinal(status);
+  ClaimState& state = states_[claim.key()];
+  if (IsOfDriver(status)) state.failed_finally = rpc::IsFinal(status);
   if (!infeasible) return Outcome::Retry(status);
   LOG_WARNING("the volume of claim {} cannot be modified as the claim asks: {}",
               base::Quote(claim.key()), text);
-  memory.not_before = std::chrono::steady_clock::now() + options_.retry_max;
-  memory.wish = claim.volume_attributes_class_name();
+  state.not_before = std::chrono::steady_clock::now() + options_.retry_max;
+  state.wish = claim.volume_attributes_class_name();
   return Outcome::After(options_.retry_max);
 }
 

@@ -46,7 +46,7 @@ class Modifier {
   using Class = api::VolumeAttributesClass;
   // What this process knows about a claim in addition to its object. Without it the worst is
   // assumed.
-  struct Memory {
+  struct ClaimState {
     bool failed_finally = false;
     std::optional<std::chrono::steady_clock::time_point> not_before;
     std::string wish;  // at that time
@@ -77,7 +77,7 @@ class Modifier {
   kube::Informer<Volume>& volumes_;
   const BoundVolumes bound_volumes_;
   base::Mutex mutex_;
-  std::map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);  // by the claim's key
+  std::map<std::string, ClaimState> states_ ABSL_GUARDED_BY(mutex_);  // by the claim's key
   base::KeyedWorkers workers_;
   // Made when a claim first waits for a class, because an API that does not serve the kind yet must
   // not stop the other informers from syncing, and most clusters never need it.

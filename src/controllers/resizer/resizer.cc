@@ -28,7 +28,7 @@ constexpr char kExpandedVolumes[] = "expanded";
 bool MayNeedExpansion(const api::PersistentVolumeClaim& claim) {
   if (!IsBound(claim)) return false;
   return !claim.resize_status().empty() || claim.capacity().empty() ||
-         Bytes(claim.requested_storage()) > Bytes(claim.capacity());
+         BytesOf(claim.requested_storage()) > BytesOf(claim.capacity());
 }
 
 kube::Informer<api::Pod>* PodsIf(bool wanted, kube::Informers& informers) {
@@ -63,7 +63,7 @@ void Resizer::AddHandlers() {
   claims_.AddHandler([this](const auto& change) {
     if (change.after == nullptr) {
       MutexLock lock(mutex_);
-      memories_.erase(change.key);
+      states_.erase(change.key);
       return;
     }
     if (!MayNeedExpansion(*change.after) &&
@@ -89,8 +89,8 @@ void Resizer::AddHandlers() {
       for (const std::string& claim : ClaimNames(change.latest())) {
         const std::string key = api::ObjectKey(change.latest().ns(), claim);
         MutexLock lock(mutex_);
-        const auto memory = memories_.find(key);
-        if (memory != memories_.end() && memory->second.waits_for_end_of_use) workers_.AddNow(key);
+        const auto state = states_.find(key);
+        if (state != states_.end() && state->second.waits_for_end_of_use) workers_.AddNow(key);
       }
     });
   }
@@ -128,7 +128,7 @@ void Resizer::QueueExpandedVolumes() {
   }
 }
 
-bool Resizer::InUse(const Claim& claim) const {
+bool Resizer::IsInUse(const Claim& claim) const {
   if (pods_ == nullptr) return false;
   const auto pods = pods_->ByIndex(kPodsByClaim, claim.key());
   return std::any_of(pods.begin(), pods.end(), [](const auto& pod) {
@@ -138,15 +138,15 @@ bool Resizer::InUse(const Claim& claim) const {
 
 std::optional<int64_t> Resizer::FindTargetSize(const Claim& claim, const Volume& volume,
                                                const DriverInfo& driver,
-                                               const Memory& memory) const {
+                                               const ClaimState& state) const {
   const std::string status = claim.resize_status();
-  const int64_t requested = Bytes(claim.requested_storage());
-  const int64_t allocated = Bytes(claim.allocated_storage());
+  const int64_t requested = BytesOf(claim.requested_storage());
+  const int64_t allocated = BytesOf(claim.allocated_storage());
   const int64_t last = allocated > 0 ? allocated : requested;
-  const int64_t has = Bytes(volume.capacity());
+  const int64_t has = BytesOf(volume.capacity());
   const bool of_controller = status == kControllerInProgress || status == kControllerInfeasible;
   const bool of_node = status == kNodePending || status == kNodeInProgress;
-  if (requested <= Bytes(claim.capacity())) return std::nullopt;
+  if (requested <= BytesOf(claim.capacity())) return std::nullopt;
   // A claim that was bound just now does not show a size yet.
   if (has >= requested && claim.capacity().empty()) return std::nullopt;
   if (has < requested) {
@@ -155,7 +155,7 @@ std::optional<int64_t> Resizer::FindTargetSize(const Claim& claim, const Volume&
     // The node could not grow it. The controller does its part again before the node may try again.
     if (status == kNodeInfeasible) return last;
     // An expansion that the driver may have done in part is finished first.
-    if (status == kControllerInProgress && !memory.failed_finally) return last;
+    if (status == kControllerInProgress && !state.failed_finally) return last;
     return requested;
   }
   // The volume has the size, and the claim does not show it yet.
@@ -173,22 +173,22 @@ std::optional<int64_t> Resizer::FindTargetSize(const Claim& claim, const Volume&
 std::optional<std::chrono::milliseconds> Resizer::GetWaitTime(const Claim& claim) {
   const auto now = std::chrono::steady_clock::now();
   MutexLock lock(mutex_);
-  Memory& memory = memories_[claim.key()];
+  ClaimState& state = states_[claim.key()];
   const std::string request = claim.requested_storage();
-  if (memory.not_before.has_value() && memory.request != request) {
-    memory.not_before.reset();
+  if (state.not_before.has_value() && state.request != request) {
+    state.not_before.reset();
     return std::nullopt;
   }
   // The controller waits, because the node would refuse the same size again at once.
-  if (!memory.not_before.has_value() && claim.resize_status() == kNodeInfeasible) {
-    memory.not_before = now + options_.retry_max;
-    memory.request = request;
+  if (!state.not_before.has_value() && claim.resize_status() == kNodeInfeasible) {
+    state.not_before = now + options_.retry_max;
+    state.request = request;
   }
-  if (!memory.not_before.has_value()) return std::nullopt;
-  if (now < *memory.not_before) {
-    return std::chrono::ceil<std::chrono::milliseconds>(*memory.not_before - now);
+  if (!state.not_before.has_value()) return std::nullopt;
+  if (now < *state.not_before) {
+    return std::chrono::ceil<std::chrono::milliseconds>(*state.not_before - now);
   }
-  memory.not_before.reset();
+  state.not_before.reset();
   return std::nullopt;
 }
 
@@ -203,21 +203,21 @@ Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
     volume = bound_volumes_.OfWithInTree(claim.get(), driver.get());
     if (volume == nullptr) return Outcome::Done();
   }
-  Memory memory;
+  ClaimState state;
   {
     MutexLock lock(mutex_);
-    if (const auto known = memories_.find(key); known != memories_.end()) memory = known->second;
+    if (const auto known = states_.find(key); known != states_.end()) state = known->second;
   }
-  const std::optional<int64_t> target = FindTargetSize(*claim, *volume, *driver, memory);
+  const std::optional<int64_t> target = FindTargetSize(*claim, *volume, *driver, state);
   if (!target.has_value()) {
     MutexLock lock(mutex_);
-    memories_.erase(key);
+    states_.erase(key);
     return Outcome::Done();
   }
-  if (memory.waits_for_end_of_use) {
+  if (state.waits_for_end_of_use) {
     MutexLock lock(mutex_);
-    if (InUse(*claim)) return Outcome::Done();
-    memories_[key].waits_for_end_of_use = false;
+    if (IsInUse(*claim)) return Outcome::Done();
+    states_[key].waits_for_end_of_use = false;
   }
   if (const auto wait = GetWaitTime(*claim)) return Outcome::After(*wait);
   return Expand(*claim, *volume, *driver, *target);

@@ -84,7 +84,7 @@ class Resizer : public Controller {
   };
   // What this process knows about a claim in addition to its object. Without it the worst is
   // assumed.
-  struct Memory {
+  struct ClaimState {
     // The driver does not expand volumes in use, and this one is in use.
     bool waits_for_end_of_use = false;
     // The last call failed for good: nothing is under way in the driver.
@@ -100,13 +100,13 @@ class Resizer : public Controller {
   // The size in bytes to which the volume must grow; nullopt: this controller has nothing to do.
   // The rules are those of expandAndRecover in the Go resizer.
   std::optional<int64_t> FindTargetSize(const Claim& claim, const Volume& volume,
-                                        const DriverInfo& driver, const Memory& memory) const;
+                                        const DriverInfo& driver, const ClaimState& state) const;
   // The time until an impossible target is tried again; nullopt: now. If the node has just refused
   // the target, the wait begins here.
   std::optional<std::chrono::milliseconds> GetWaitTime(const Claim& claim);
   // Queues the claims whose volumes have the annotation of an expansion.
   void QueueExpandedVolumes();
-  bool InUse(const Claim& claim) const;
+  bool IsInUse(const Claim& claim) const;
 
   // expand.cc
   Outcome Expand(const Claim& claim, const Volume& volume, const DriverInfo& driver,
@@ -137,7 +137,7 @@ class Resizer : public Controller {
   const BoundVolumes bound_volumes_;
   kube::Informer<api::Pod>* const pods_;  // null: in-use errors are tried again as others are
   base::Mutex mutex_;
-  std::map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);  // by the claim's key
+  std::map<std::string, ClaimState> states_ ABSL_GUARDED_BY(mutex_);  // by the claim's key
   base::KeyedWorkers workers_;
   const std::unique_ptr<Modifier> modifier_;
 };

@@ -21,6 +21,8 @@ inline constexpr std::string_view kPreResizeCapacity =
     "volume.alpha.kubernetes.io/pre-resize-capacity";
 
 // A missing or malformed quantity counts as zero.
-inline int64_t Bytes(const std::string& quantity) { return api::ParseBytes(quantity).value_or(0); }
+inline int64_t BytesOf(const std::string& quantity) {
+  return api::ParseBytes(quantity).value_or(0);
+}
 
 }  // namespace berth::controllers::resizer

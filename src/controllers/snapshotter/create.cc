@@ -16,7 +16,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-Snapshotter::Outcome Snapshotter::Create(const Content& content, const DriverInfo& driver) {
+Snapshotter::Outcome Snapshotter::CreateSnapshot(const Content& content, const DriverInfo& driver) {
   if (!driver.Has(DriverInfo::Rpc::CREATE_DELETE_SNAPSHOT)) {
     const Status cannot =
         Error(StatusCode::kUnimplemented, "driver '{}' cannot take snapshots", driver.name);
@@ -39,9 +39,9 @@ Snapshotter::Outcome Snapshotter::Create(const Content& content, const DriverInf
   if (!marked.ok()) return AfterApi(marked.status());
   const StatusOr<csi::v1::CreateSnapshotResponse> response =
       driver_.Call(&rpc::CsiClient::CreateSnapshot, *request, options_.timeout);
-  if (!response.ok()) return CreateFailed(*marked, OfDriver(response.status()), first);
-  if (const Status fits = CheckAnswer(*marked, response->snapshot()); !fits.ok()) {
-    return RefuseAnswer(*marked, fits);
+  if (!response.ok()) return ReportFailedCreation(*marked, OfDriver(response.status()), first);
+  if (const Status checked = CheckAnswer(*marked, response->snapshot()); !checked.ok()) {
+    return RefuseAnswer(*marked, checked);
   }
   return WriteSnapshot(*marked, response->snapshot());
 }
@@ -57,8 +57,9 @@ StatusOr<csi::v1::CreateSnapshotRequest> Snapshotter::MakeRequest(const Content&
   }
   const std::string uid = content.snapshot_uid();
   if (uid.empty()) {
-    return Error(StatusCode::kInvalidArgument,
-                 "spec.volumeSnapshotRef.uid is empty, by which the snapshot would be named");
+    return Error(
+        StatusCode::kInvalidArgument,
+        "spec.volumeSnapshotRef.uid is empty, but the name of the snapshot is made from it");
   }
   csi::v1::CreateSnapshotRequest request;
   request.set_name(
@@ -78,8 +79,8 @@ StatusOr<csi::v1::CreateSnapshotRequest> Snapshotter::MakeRequest(const Content&
   return request;
 }
 
-Snapshotter::Outcome Snapshotter::CreateFailed(const Content& content, const Status& status,
-                                               bool first) {
+Snapshotter::Outcome Snapshotter::ReportFailedCreation(const Content& content, const Status& status,
+                                                       bool first) {
   const Status recorded = RecordFailedCreation(context_.client, contents_, content, status, first);
   if (!recorded.ok()) return AfterApi(recorded);
   const std::string quoted =
@@ -121,15 +122,15 @@ Status Snapshotter::CheckAnswer(const Content& content, const csi::v1::Snapshot&
                  "the driver gave snapshot '{}' in place of '{}' for the same name",
                  snapshot.snapshot_id(), known);
   }
-  const std::string owner = TakeHandle(content, snapshot.snapshot_id());
+  const std::string owner = ReserveHandle(content, snapshot.snapshot_id());
   if (owner.empty()) return base::OkStatus();
   return Error(StatusCode::kAlreadyExists,
                "the driver gave snapshot '{}', which belongs to VolumeSnapshotContent '{}'",
                snapshot.snapshot_id(), owner);
 }
 
-Snapshotter::Outcome Snapshotter::Adopt(const Content& content, const DriverInfo& driver) {
-  const StatusOr<csi::v1::Snapshot> found = Find(content, driver);
+Snapshotter::Outcome Snapshotter::AdoptSnapshot(const Content& content, const DriverInfo& driver) {
+  const StatusOr<csi::v1::Snapshot> found = FindSnapshot(content, driver);
   if (!found.ok()) {
     if (IsOfApi(found.status())) return AfterApi(found.status());
     ReportError(content, "SnapshotContentCheckandUpdateFailed",
@@ -140,7 +141,8 @@ Snapshotter::Outcome Snapshotter::Adopt(const Content& content, const DriverInfo
   return WriteSnapshot(content, *found);
 }
 
-StatusOr<csi::v1::Snapshot> Snapshotter::Find(const Content& content, const DriverInfo& driver) {
+StatusOr<csi::v1::Snapshot> Snapshotter::FindSnapshot(const Content& content,
+                                                      const DriverInfo& driver) {
   std::string handle = content.source_snapshot_handle();
   if (handle.empty()) handle = content.snapshot_handle();  // one that was taken with a group
   const bool by_id = driver.Has(DriverInfo::Rpc::GET_SNAPSHOT);
@@ -209,7 +211,9 @@ StatusOr<api::VolumeSnapshotContent> Snapshotter::WriteStatus(const Content& con
     written = Patch(context_.client, contents_, content, patch, "status");
   }
   // From here on the informer shows to which content the snapshot belongs, or the content is gone.
-  if (written.ok() || written.status().code() == StatusCode::kNotFound) GiveBack(content, handle);
+  if (written.ok() || written.status().code() == StatusCode::kNotFound) {
+    ReleaseHandle(content, handle);
+  }
   return written;
 }
 

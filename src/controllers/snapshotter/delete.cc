@@ -16,7 +16,7 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
+Snapshotter::Outcome Snapshotter::DeleteSnapshot(const Content& content) {
   const std::string handle = content.snapshot_handle();
   if (!content.delete_with_snapshot() || handle.empty() || IsGroupMember(content)) {
     return ReleaseContent(content);
@@ -28,14 +28,14 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
         Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status());
   }
   if (const Status alone = CheckAlone(content, handle); !alone.ok()) {
-    return DeleteFailed(content, base::Annotate(alone, "Failed to delete snapshot"));
+    return ReportFailedDeletion(content, base::Annotate(alone, "Failed to delete snapshot"));
   }
   csi::v1::DeleteSnapshotRequest request;
   request.set_snapshot_id(handle);
   const StatusOr<std::map<std::string, std::string>> secrets = ReadSecrets(content);
   if (!secrets.ok()) {
     if (IsOfApi(secrets.status())) return AfterApi(secrets.status());
-    return DeleteFailed(
+    return ReportFailedDeletion(
         content, base::Annotate(secrets.status(), "Failed to get snapshot class or credentials"));
   }
   CopyTo(*secrets, request.mutable_secrets());
@@ -43,7 +43,7 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
       driver_.Call(&rpc::CsiClient::DeleteSnapshot, request, options_.timeout).status();
   if (!deleted.ok()) {
     // After any failure the driver is asked again, until it says that the snapshot is gone.
-    return DeleteFailed(
+    return ReportFailedDeletion(
         content, Error(deleted.code(), "Failed to delete snapshot: {}", DriverError(deleted)));
   }
   LOG_INFO("snapshot {} of VolumeSnapshotContent {} is deleted", base::Quote(handle),
@@ -62,13 +62,13 @@ Snapshotter::Outcome Snapshotter::Delete(const Content& content) {
 
 Status Snapshotter::CheckAlone(const Content& content, const std::string& handle) {
   std::string owner;
-  for (const auto& other : Others(content, handle)) {
+  for (const auto& other : FindOtherContents(content, handle)) {
     if (!ShouldDelete(*other) || !other->delete_with_snapshot()) owner = other->name();
   }
   {
     MutexLock lock(mutex_);
-    const auto given = given_.find(handle);
-    if (given != given_.end() && given->second != content.name()) owner = given->second;
+    const auto given = reserved_.find(handle);
+    if (given != reserved_.end() && given->second != content.name()) owner = given->second;
   }
   if (owner.empty()) return base::OkStatus();
   return Error(StatusCode::kFailedPrecondition,
@@ -76,7 +76,8 @@ Status Snapshotter::CheckAlone(const Content& content, const std::string& handle
                handle, owner);
 }
 
-Snapshotter::Outcome Snapshotter::DeleteFailed(const Content& content, const Status& status) {
+Snapshotter::Outcome Snapshotter::ReportFailedDeletion(const Content& content,
+                                                       const Status& status) {
   ReportError(content, "SnapshotDeleteError", std::string(base::Message(status)));
   return Outcome::Retry(status);
 }

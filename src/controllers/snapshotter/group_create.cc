@@ -1,4 +1,5 @@
-// From a content to a group snapshot of the driver that is ready to use (group_snapshotter.h).
+// Makes the group snapshot of a content, or adopts one that exists, and writes its state
+// (group_snapshotter.h).
 #include <set>
 
 #include "api/time.h"
@@ -70,7 +71,7 @@ Json DescribeSnapshots(const csi::v1::VolumeGroupSnapshot& group) {
 
 }  // namespace
 
-GroupSnapshotter::Outcome GroupSnapshotter::Create(const Content& content) {
+GroupSnapshotter::Outcome GroupSnapshotter::CreateGroup(const Content& content) {
   const StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> request = MakeRequest(content);
   if (!request.ok()) {
     if (IsOfApi(request.status())) return AfterApi(request.status());
@@ -86,12 +87,15 @@ GroupSnapshotter::Outcome GroupSnapshotter::Create(const Content& content) {
   if (!marked.ok()) return AfterApi(marked.status());
   const StatusOr<csi::v1::CreateVolumeGroupSnapshotResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolumeGroupSnapshot, *request, options_.timeout);
-  if (!response.ok()) return CreateFailed(*marked, OfDriver(response.status()), first);
-  if (const Status fits = CheckAnswer(*marked, response->group_snapshot()); !fits.ok()) {
-    // What cannot be used is recorded when it is to be deleted, because only a known handle can be.
-    const bool goes = marked->deleting() && marked->has_annotation(kGroupBeingDeleted);
-    const bool named = !response->group_snapshot().group_snapshot_id().empty();
-    if (!goes || !named || !marked->group_handle().empty()) return RefuseAnswer(*marked, fits);
+  if (!response.ok()) return ReportFailedCreation(*marked, OfDriver(response.status()), first);
+  if (const Status checked = CheckAnswer(*marked, response->group_snapshot()); !checked.ok()) {
+    // An answer that fails the check is still recorded if the content is being deleted, because the
+    // driver deletes a group snapshot only by its handle.
+    const bool being_deleted = marked->deleting() && marked->has_annotation(kGroupBeingDeleted);
+    const bool has_handle = !response->group_snapshot().group_snapshot_id().empty();
+    if (!being_deleted || !has_handle || !marked->group_handle().empty()) {
+      return RefuseAnswer(*marked, checked);
+    }
   }
   return WriteGroup(*marked, response->group_snapshot());
 }
@@ -106,8 +110,8 @@ StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> GroupSnapshotter::MakeReques
   const std::string uid = content.group_uid();
   if (uid.empty()) {
     return Error(StatusCode::kInvalidArgument,
-                 "spec.volumeGroupSnapshotRef.uid is empty, by which the group snapshot would be "
-                 "named");
+                 "spec.volumeGroupSnapshotRef.uid is empty, but the name of the group snapshot is "
+                 "made from it");
   }
   csi::v1::CreateVolumeGroupSnapshotRequest request;
   request.set_name(
@@ -129,8 +133,8 @@ StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> GroupSnapshotter::MakeReques
   return request;
 }
 
-GroupSnapshotter::Outcome GroupSnapshotter::CreateFailed(const Content& content,
-                                                         const Status& status, bool first) {
+GroupSnapshotter::Outcome GroupSnapshotter::ReportFailedCreation(const Content& content,
+                                                                 const Status& status, bool first) {
   const Status recorded = RecordFailedCreation(context_.client, contents_, content, status, first);
   if (!recorded.ok()) return AfterApi(recorded);
   ReportError(content, kCreationFailed,
@@ -147,8 +151,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::RefuseAnswer(const Content& content,
   return RecordRefusedAnswer(context_.client, contents_, content, why);
 }
 
-GroupSnapshotter::Outcome GroupSnapshotter::Adopt(const Content& content) {
-  const StatusOr<csi::v1::VolumeGroupSnapshot> found = Find(content);
+GroupSnapshotter::Outcome GroupSnapshotter::AdoptGroup(const Content& content) {
+  const StatusOr<csi::v1::VolumeGroupSnapshot> found = FindGroup(content);
   if (!found.ok()) {
     if (IsOfApi(found.status())) return AfterApi(found.status());
     ReportError(content, "GroupSnapshotContentCheckandUpdateFailed",
@@ -159,7 +163,7 @@ GroupSnapshotter::Outcome GroupSnapshotter::Adopt(const Content& content) {
   return WriteGroup(content, *found);
 }
 
-StatusOr<csi::v1::VolumeGroupSnapshot> GroupSnapshotter::Find(const Content& content) {
+StatusOr<csi::v1::VolumeGroupSnapshot> GroupSnapshotter::FindGroup(const Content& content) {
   const std::string handle = content.source_group_handle();
   csi::v1::GetVolumeGroupSnapshotRequest request;
   request.set_group_snapshot_id(handle);
@@ -183,8 +187,9 @@ StatusOr<csi::v1::VolumeGroupSnapshot> GroupSnapshotter::Find(const Content& con
       driver_.Call(&rpc::CsiClient::GetVolumeGroupSnapshot, request, options_.timeout);
   if (!response.ok()) return OfDriver(response.status());
   if (response->group_snapshot().group_snapshot_id() != handle) {
-    return Error(StatusCode::kInternal, "asked for group snapshot '{}', the driver gave '{}'",
-                 handle, response->group_snapshot().group_snapshot_id());
+    return Error(StatusCode::kInternal,
+                 "the driver answered with group snapshot '{}' when it was asked for '{}'",
+                 response->group_snapshot().group_snapshot_id(), handle);
   }
   return response->group_snapshot();
 }
@@ -192,8 +197,8 @@ StatusOr<csi::v1::VolumeGroupSnapshot> GroupSnapshotter::Find(const Content& con
 GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
                                                        const csi::v1::VolumeGroupSnapshot& group) {
   Json status = {{"readyToUse", group.ready_to_use()}, {"error", nullptr}};
-  const bool named = !content.group_handle().empty();
-  if (!named) {
+  const bool has_handle = !content.group_handle().empty();
+  if (!has_handle) {
     status["volumeGroupSnapshotHandle"] = group.group_snapshot_id();
   }
   if (content.creation_time().empty()) {
@@ -203,8 +208,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
         time.has_value() ? base::WallTime(std::chrono::nanoseconds(*time)) : context_.clock.Now());
   }
   // The person who made a content for a group snapshot that exists makes its VolumeSnapshots, too.
-  // A list that is there without a handle tells of a group snapshot that was deleted.
-  if (!content.existing() && (!named || content.snapshot_infos().empty())) {
+  // A list without a handle belongs to a group snapshot that was deleted, so it is replaced.
+  if (!content.existing() && (!has_handle || content.snapshot_infos().empty())) {
     status["volumeSnapshotInfoList"] = DescribeSnapshots(group);
   }
   const Json patch = {{"status", std::move(status)}};

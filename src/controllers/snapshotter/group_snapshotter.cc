@@ -65,14 +65,14 @@ GroupSnapshotter::Outcome GroupSnapshotter::SyncContent(const std::string& key) 
   if (driver == nullptr || content == nullptr || !IsOurs(*content, *driver)) {
     return Outcome::Done();
   }
-  if (ShouldDelete(*content)) return Delete(*content);
+  if (ShouldDelete(*content)) return DeleteGroup(*content);
   const bool being_created = content->has_annotation(kGroupBeingCreated);
   // For a content that is being deleted no new work begins, but running work is finished.
   if ((content->deleting() || content->ready()) && !being_created) return Outcome::Done();
-  return content->existing() ? Adopt(*content) : Create(*content);
+  return content->existing() ? AdoptGroup(*content) : CreateGroup(*content);
 }
 
-GroupSnapshotter::Outcome GroupSnapshotter::Delete(const Content& content) {
+GroupSnapshotter::Outcome GroupSnapshotter::DeleteGroup(const Content& content) {
   const std::string handle = content.group_handle();
   if (!content.delete_with_group() || handle.empty()) return ReleaseContent(content);
   if (content.has_annotation(kGroupBeingCreated)) {
@@ -86,25 +86,26 @@ GroupSnapshotter::Outcome GroupSnapshotter::Delete(const Content& content) {
   for (const std::string& snapshot : SnapshotHandles(content)) request.add_snapshot_ids(snapshot);
   // A driver may have given a group without snapshots. A person must say which ones exist.
   if (request.snapshot_ids().empty() && content.existing()) {
-    return DeleteFailed(content,
-                        Error(StatusCode::kFailedPrecondition,
-                              "cannot delete group snapshot content {}. No snapshots found in the "
-                              "group snapshot",
-                              content.name()));
+    return ReportFailedDeletion(
+        content, Error(StatusCode::kFailedPrecondition,
+                       "cannot delete group snapshot content {}. No snapshots found in the "
+                       "group snapshot",
+                       content.name()));
   }
   const StatusOr<std::map<std::string, std::string>> secrets = ReadSecrets(content);
   if (!secrets.ok()) {
     if (IsOfApi(secrets.status())) return AfterApi(secrets.status());
-    return DeleteFailed(content,
-                        base::Annotate(secrets.status(), "Failed to get snapshot credentials"));
+    return ReportFailedDeletion(
+        content, base::Annotate(secrets.status(), "Failed to get snapshot credentials"));
   }
   CopyTo(*secrets, request.mutable_secrets());
   const Status deleted =
       driver_.Call(&rpc::CsiClient::DeleteVolumeGroupSnapshot, request, options_.timeout).status();
   if (!deleted.ok()) {
     // After any failure the driver is asked again, until it says that the group snapshot is gone.
-    return DeleteFailed(content, Error(deleted.code(), "Failed to delete group snapshot: {}",
-                                       DriverError(deleted)));
+    return ReportFailedDeletion(
+        content,
+        Error(deleted.code(), "Failed to delete group snapshot: {}", DriverError(deleted)));
   }
   LOG_INFO("group snapshot {} of VolumeGroupSnapshotContent {} is deleted", base::Quote(handle),
            base::Quote(content.name()));
@@ -118,8 +119,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::Delete(const Content& content) {
   return written.ok() ? ReleaseContent(*written) : AfterApi(written.status());
 }
 
-GroupSnapshotter::Outcome GroupSnapshotter::DeleteFailed(const Content& content,
-                                                         const Status& status) {
+GroupSnapshotter::Outcome GroupSnapshotter::ReportFailedDeletion(const Content& content,
+                                                                 const Status& status) {
   ReportError(content, "GroupSnapshotDeleteError", std::string(base::Message(status)));
   return Outcome::Retry(status);
 }

@@ -7,12 +7,12 @@
 //   of volumes
 //     [asked] ── finalizer and "being-created" written ──▶ [creating]
 //     [creating] ── CreateVolumeGroupSnapshot ──▶ [taken]: handles in the status
-//     [taken] ── "being-created" taken off ──▶ readyToUse: [ready]
+//     [taken] ── "being-created" removed ──▶ readyToUse: [ready]
 //   that exists
 //     [asked] ── GetVolumeGroupSnapshot ──▶ [ready]
 //   deleted
 //     DeleteVolumeGroupSnapshot (policy Delete, handle known)
-//       ──▶ status.volumeGroupSnapshotHandle taken off ──▶ finalizer taken off
+//       ──▶ status.volumeGroupSnapshotHandle removed ──▶ finalizer removed
 //
 // Not ready yet: the same call again, 1 s, doubling. "being-created" and the digest beside it
 // (kCreateRequest) are the durable record of a call whose outcome is not known, with the rules of
@@ -53,18 +53,18 @@ class GroupSnapshotter {
   Outcome SyncContent(const std::string& key);
 
   // group_create.cc
-  Outcome Create(const Content& content);
+  Outcome CreateGroup(const Content& content);
   base::StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> MakeRequest(const Content& content);
   // `first`: no call for this content was open before.
-  Outcome CreateFailed(const Content& content, const base::Status& status, bool first);
+  Outcome ReportFailedCreation(const Content& content, const base::Status& status, bool first);
   // The driver has a group snapshot, and the answer about it cannot be used.
   Outcome RefuseAnswer(const Content& content, const base::Status& why);
-  Outcome Adopt(const Content& content);
-  base::StatusOr<csi::v1::VolumeGroupSnapshot> Find(const Content& content);
+  Outcome AdoptGroup(const Content& content);
+  base::StatusOr<csi::v1::VolumeGroupSnapshot> FindGroup(const Content& content);
   Outcome WriteGroup(const Content& content, const csi::v1::VolumeGroupSnapshot& group);
 
-  Outcome Delete(const Content& content);
-  Outcome DeleteFailed(const Content& content, const base::Status& status);
+  Outcome DeleteGroup(const Content& content);
+  Outcome ReportFailedDeletion(const Content& content, const base::Status& status);
   Outcome ReleaseContent(const Content& content);
 
   // The class of the content; nullptr: the content names none. NOT_FOUND: it does not exist.

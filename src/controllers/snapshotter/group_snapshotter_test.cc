@@ -282,7 +282,7 @@ TEST_F(GroupSnapshotterTest, AMarkedGroupIsNotTakenAnewAfterItsDeletionWasInterr
              {{"volumeGroupSnapshotHandle", old.group_snapshot_id()},
               {"volumeSnapshotInfoList", infos}}}});
   ASSERT_TRUE(script().WaitFor("DeleteVolumeGroupSnapshot"));
-  // The write that takes off the finalizer fails after the handle was removed.
+  // The write that removes the finalizer fails after the handle was removed.
   cluster_.client.FailNext("patch", "volumegroupsnapshotcontents",
                            base::Error(StatusCode::kAborted, "conflict"));
   script().Release("DeleteVolumeGroupSnapshot");

@@ -49,7 +49,7 @@ Snapshotter::Snapshotter(Context context, DriverConnection& driver, Options opti
   contents_.AddIndex(kContentsByHandle, Handles);
   contents_.AddHandler([this](const auto& change) {
     const bool went = change.before != nullptr && ShouldDelete(*change.before);
-    if (change.after == nullptr) Forget(*change.before);
+    if (change.after == nullptr) ForgetContent(*change.before);
     if (change.after == nullptr || (!went && ShouldDelete(*change.after))) {
       WakeOthers(change.latest());
     }
@@ -84,13 +84,13 @@ Snapshotter::Outcome Snapshotter::SyncContent(const std::string& key) {
   if (driver == nullptr || content == nullptr || !IsOurs(*content, *driver)) {
     return Outcome::Done();
   }
-  if (ShouldDelete(*content)) return Delete(*content);
+  if (ShouldDelete(*content)) return DeleteSnapshot(*content);
   if (IsGroupMember(*content)) return SyncMember(*content, *driver);
   const bool being_created = content->has_annotation(kBeingCreated);
   // For a content that is being deleted no new work begins, but running work is finished.
   if (content->deleting() && !being_created) return Outcome::Done();
   if (content->ready() && !being_created) return Outcome::Done();
-  return content->dynamic() ? Create(*content, *driver) : Adopt(*content, *driver);
+  return content->dynamic() ? CreateSnapshot(*content, *driver) : AdoptSnapshot(*content, *driver);
 }
 
 Snapshotter::Outcome Snapshotter::SyncMember(const Content& content, const DriverInfo& driver) {
@@ -98,7 +98,7 @@ Snapshotter::Outcome Snapshotter::SyncMember(const Content& content, const Drive
   // content that a person made has its handle in its spec.
   const bool unknown = content.dynamic() && content.snapshot_handle().empty();
   const bool settled = content.deleting() || content.ready() || unknown;
-  return settled ? Outcome::Done() : Adopt(content, driver);
+  return settled ? Outcome::Done() : AdoptSnapshot(content, driver);
 }
 
 StatusOr<std::map<std::string, std::string>> Snapshotter::ReadSecrets(const Content& content) {

@@ -6,15 +6,15 @@
 //   of a volume
 //     [asked] ── finalizer and "being-created" written ──▶ [creating] ── CreateSnapshot ──▶ [taken]
 //        ▲                                                   │  ▲  │ outcome unknown:
-//        └────────── failed for certain: it is taken off ────┘  └──┘ the same call again
-//     [taken] ── status.snapshotHandle, "being-created" taken off ──▶ readyToUse: [ready]
+//        └────────── failed for certain: it is removed ──────┘  └──┘ the same call again
+//     [taken] ── status.snapshotHandle, "being-created" removed ──▶ readyToUse: [ready]
 //      ▲  │ not ready yet: CreateSnapshot again, 1 s, doubling
 //      └──┘
 //   that exists
 //     [asked] ── GetSnapshot or ListSnapshots (a driver with neither is believed) ──▶ [ready]
 //   deleted
 //     DeleteSnapshot (policy Delete, handle known, no other content that stands for it)
-//       ──▶ status.snapshotHandle taken off ──▶ finalizer taken off
+//       ──▶ status.snapshotHandle removed ──▶ finalizer removed
 //
 // "being-created" is the durable record before the call: while a content has it, a snapshot may
 // exist in the driver that no object names, so the content is not deleted. The driver is asked
@@ -110,16 +110,16 @@ class Snapshotter : public Controller {
   Outcome SyncMember(const Content& content, const DriverInfo& driver);
 
   // create.cc
-  Outcome Create(const Content& content, const DriverInfo& driver);
+  Outcome CreateSnapshot(const Content& content, const DriverInfo& driver);
   base::StatusOr<csi::v1::CreateSnapshotRequest> MakeRequest(const Content& content);
   // `first`: no call for this content was open before. Both functions get the content as it was
   // marked.
-  Outcome CreateFailed(const Content& content, const base::Status& status, bool first);
+  Outcome ReportFailedCreation(const Content& content, const base::Status& status, bool first);
   Outcome RefuseAnswer(const Content& content, const base::Status& why);
   base::Status CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot);
-  Outcome Adopt(const Content& content, const DriverInfo& driver);
+  Outcome AdoptSnapshot(const Content& content, const DriverInfo& driver);
   // Asks the driver about the snapshot for which `content` was made.
-  base::StatusOr<csi::v1::Snapshot> Find(const Content& content, const DriverInfo& driver);
+  base::StatusOr<csi::v1::Snapshot> FindSnapshot(const Content& content, const DriverInfo& driver);
   base::StatusOr<csi::v1::Snapshot> FindInList(const csi::v1::GetSnapshotRequest& wanted);
   // Patches the status with the driver's answer about this snapshot.
   base::StatusOr<Content> WriteStatus(const Content& content, const std::string& handle,
@@ -130,22 +130,22 @@ class Snapshotter : public Controller {
   int64_t CreationTime(const Content& content, const csi::v1::Snapshot& snapshot);
 
   // delete.cc
-  Outcome Delete(const Content& content);
+  Outcome DeleteSnapshot(const Content& content);
   // FAILED_PRECONDITION: the snapshot also belongs to another content, which must stay.
   base::Status CheckAlone(const Content& content, const std::string& handle);
-  Outcome DeleteFailed(const Content& content, const base::Status& status);
+  Outcome ReportFailedDeletion(const Content& content, const base::Status& status);
   Outcome ReleaseContent(const Content& content);
 
   // handles.cc: makes sure that the driver gives no snapshot to two contents.
   // The other contents that stand for the snapshot.
-  std::vector<std::shared_ptr<const Content>> Others(const Content& content,
-                                                     const std::string& handle) const;
+  std::vector<std::shared_ptr<const Content>> FindOtherContents(const Content& content,
+                                                                const std::string& handle) const;
   // Claims the snapshot for `content`. Returns "", or the name of the content that has it already.
-  std::string TakeHandle(const Content& content, const std::string& handle)
+  std::string ReserveHandle(const Content& content, const std::string& handle)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends a claim, because the informer knows the content by the handle, or another content has it.
-  void GiveBack(const Content& content, const std::string& handle) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Forget(const Content& gone) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReleaseHandle(const Content& content, const std::string& handle) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ForgetContent(const Content& gone) ABSL_LOCKS_EXCLUDED(mutex_);
   // Queues the deletions that waited for `content`.
   void WakeOthers(const Content& content);
 
@@ -160,7 +160,7 @@ class Snapshotter : public Controller {
   kube::Informer<api::VolumeSnapshotClass>& classes_;
   base::Mutex mutex_;
   // Snapshots that a driver just gave, by handle, until the informer shows their content.
-  std::map<std::string, std::string> given_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> reserved_ ABSL_GUARDED_BY(mutex_);
   std::stop_source stopping_;
   ContentQueue<Content, api::VolumeSnapshotClass> queue_;
   std::unique_ptr<GroupSnapshotter> groups_;  // null: no group snapshots are taken

@@ -119,7 +119,7 @@ Status PluginRegistration::Start() {
                        "make the folder of drivers' sockets");
   ASSIGN_OR_RETURN(plugins_watch_,
                    platform::WatchFolder(options_.plugins_folder, [this] { ScanFolders(); },
-                                         {.depth = kPluginsDepth}));
+                                         {.max_depth = kPluginsDepth}));
   return OkStatus();
 }
 

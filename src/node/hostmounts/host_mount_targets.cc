@@ -15,6 +15,7 @@
 #include "node/volumes/sub_path.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
+#include "platform/files/record_files.h"
 #include "platform/mounts/probe_folder.h"
 #include "platform/mounts/safe_path.h"
 
@@ -151,7 +152,7 @@ std::string HostMountTargets::RecordPath(const std::string& uid) const {
 }
 
 StatusOr<platform::LoadedRecords<HostMountRecord>> HostMountTargets::Open() {
-  ASSIGN_OR_RETURN(boot_id_, platform::BootId());
+  ASSIGN_OR_RETURN(boot_id_, platform::ReadBootId());
   return platform::LoadRecords<HostMountRecord>(
       folder_, {.on_damage = platform::OnDamage::kSetAside, .max_bytes = kMaxRecord}, Decode,
       [](const HostMountRecord& record) { return RecordName(record.uid); });

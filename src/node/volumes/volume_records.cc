@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
+#include "platform/files/record_files.h"
 
 namespace berth::node {
 namespace {
@@ -234,7 +235,7 @@ Status VolumeRecords::Open() {
     RETURN_IF_ERROR_WITH(platform::MakePrivateFolder(fmt::format("{}/{}", folder_, part)),
                          "make the folder of the volumes' records");
   }
-  ASSIGN_OR_RETURN(boot_id_, platform::BootId());
+  ASSIGN_OR_RETURN(boot_id_, platform::ReadBootId());
   return OkStatus();
 }
 

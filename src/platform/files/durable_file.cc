@@ -196,11 +196,4 @@ base::StatusOr<base::UniqueFd> LockFile(const std::string& path) {
   return fd;
 }
 
-base::StatusOr<std::string> BootId() {
-  std::string id = base::ReadBootId();
-  if (!id.empty()) return id;
-  return base::Error(base::StatusCode::kNotFound,
-                     "the kernel's boot id cannot be read: is /proc mounted?");
-}
-
 }  // namespace berth::platform

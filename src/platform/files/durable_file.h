@@ -1,4 +1,5 @@
-// Small files that survive a crash: temp file, fsync, rename, fsync of the folder.
+// Writes small files so that they survive a crash (temp file, fsync, rename, fsync of the folder),
+// and reads, lists, locks and removes files and folders.
 #pragma once
 
 #include <sys/types.h>
@@ -42,7 +43,7 @@ base::Status WriteDurably(const std::string& path, std::string_view content, mod
       path, content, mode);
 }
 
-// Removes a file and syncs its folder; one that is not there is OK. Passes "RECORD.remove.before"
+// Removes a file and syncs its folder; a missing file is no error. Passes "RECORD.remove.before"
 // and ".remove.after".
 template <base::FaultName kRecord>
 base::Status RemoveDurably(const std::string& path) {
@@ -64,9 +65,9 @@ base::Status RemoveTornWritesOf(const std::string& path);
 // Writes all of `content` at the descriptor's position.
 base::Status WriteAll(int fd, std::string_view content);
 
-// Reads a whole file. NOT_FOUND; RESOURCE_EXHAUSTED: it has more than `max_bytes`;
-// FAILED_PRECONDITION: it is no regular file. A symlink as the last part of `path` is not followed:
-// INTERNAL.
+// Reads a whole file. NOT_FOUND: there is no such file. RESOURCE_EXHAUSTED: it has more than
+// `max_bytes`; FAILED_PRECONDITION: it is no regular file. A symlink as the last part of `path` is
+// not followed: INTERNAL.
 base::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes = 1024 * 1024);
 
 // Makes a folder and its missing parents with `mode` (the umask does not apply to the last). OK if
@@ -80,15 +81,11 @@ base::Status MakeFolders(const std::string& path, mode_t mode = 0750);
 base::Status RemoveTree(const std::string& path,
                         std::chrono::milliseconds within = std::chrono::seconds(30));
 
-// Returns the names in a folder, sorted, without "." and "..". NOT_FOUND.
+// Returns the names in a folder, sorted, without "." and "..". NOT_FOUND: there is no such folder.
 base::StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 
 // Locks the file or folder `path` exclusively for as long as the descriptor lives (flock(2)). A
 // missing file is made, with mode 0600. FAILED_PRECONDITION: another process holds the lock.
 base::StatusOr<base::UniqueFd> LockFile(const std::string& path);
-
-// Reads the kernel's boot id. A record of another boot describes mounts that no longer exist.
-// NOT_FOUND: it cannot be read.
-base::StatusOr<std::string> BootId();
 
 }  // namespace berth::platform

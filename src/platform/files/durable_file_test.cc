@@ -14,6 +14,7 @@
 
 #include "base/fake_faults.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/files/record_files.h"
 
 namespace berth::platform {
 namespace {
@@ -168,10 +169,10 @@ TEST_F(DurableFileTest, AFolderCanBeLocked) {
 }
 
 TEST_F(DurableFileTest, KnowsTheBoot) {
-  const auto id = BootId();
+  const auto id = ReadBootId();
   ASSERT_TRUE(id.ok());
   EXPECT_EQ(id->size(), 36u);
-  EXPECT_EQ(*id, *BootId());
+  EXPECT_EQ(*id, *ReadBootId());
 }
 
 TEST_F(DurableFileTest, WhatACrashLeftOfAWriteIsRemovedAndNothingElse) {

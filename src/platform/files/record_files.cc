@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/files/process_stat.h"
 #include "base/ids.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
@@ -98,6 +99,13 @@ StatusOr<DamagedRecord> HandleDamage(const RecordFile& file, const base::Status&
   }
   LOG_ERROR("record {} is damaged: {}; {}", base::Quote(file.path), base::Message(why), fate);
   return damaged;
+}
+
+StatusOr<std::string> ReadBootId() {
+  std::string id = base::ReadBootId();
+  if (!id.empty()) return id;
+  return base::Error(base::StatusCode::kNotFound,
+                     "the kernel's boot id cannot be read: is /proc mounted?");
 }
 
 }  // namespace berth::platform

@@ -42,8 +42,12 @@ base::StatusOr<base::Json> ParseRecord(std::string_view text, int version,
 base::StatusOr<base::Json> ParseRecordOrUnversioned(std::string_view text, int version,
                                                     const base::json::ParseLimits& limits = {});
 
-// Whether a record with the boot id `recorded` is of this boot (BootId in durable_file.h). A record
-// of another boot describes mounts, devices and processes that no longer exist.
+// Reads the kernel's boot id. A record of another boot describes mounts that no longer exist.
+// NOT_FOUND: it cannot be read.
+base::StatusOr<std::string> ReadBootId();
+
+// Whether a record with the boot id `recorded` is of this boot (ReadBootId). A record of another
+// boot describes mounts, devices and processes that no longer exist.
 inline bool IsThisBoot(std::string_view recorded, std::string_view this_boot) {
   return !recorded.empty() && recorded == this_boot;
 }

@@ -51,7 +51,7 @@ class InotifyWatch : public FolderWatch {
         path_(std::move(path)),
         on_change_(std::move(on_change)),
         options_(std::move(options)),
-        events_(kEvents | (options_.attributes ? IN_ATTRIB : 0)) {}
+        events_(kEvents | (options_.report_attributes ? IN_ATTRIB : 0)) {}
 
   ~InotifyWatch() override {
     stop_ = true;
@@ -98,7 +98,7 @@ class InotifyWatch : public FolderWatch {
   // path leads to another folder. False: the watch ends.
   bool AwaitChange() {
     for (;;) {
-      const Clock::time_point due = GetDueTime(), check = checked_ + options_.recheck;
+      const Clock::time_point due = GetDueTime(), check = checked_ + options_.recheck_interval;
       const bool events = Poll(std::min(due, check), inotify_.get());
       if (stop_) return false;
       if (events) return Sleep(options_.window);
@@ -284,7 +284,7 @@ class InotifyWatch : public FolderWatch {
   }
 
   void WatchSubfolder(int parent, const char* name, int depth) {
-    if (depth > options_.depth || (options_.skip_dot_names && name[0] == '.')) return;
+    if (depth > options_.max_depth || (options_.skip_dot_names && name[0] == '.')) return;
     const base::UniqueFd fd = OpenWithinMount(parent, name, kFolder);
     if (fd.valid()) {
       WatchTreeAt(fd.get(), depth);

@@ -12,7 +12,7 @@ namespace berth::platform {
 
 struct WatchOptions {
   // How deep subfolders are followed; 0: the folder alone.
-  int depth = 16;
+  int max_depth = 16;
   // At most one call is made in this time: at the end of a window that the first change opens, so
   // that the last change of a burst is never lost. During the window not even the kernel's queue is
   // read.
@@ -20,13 +20,13 @@ struct WatchOptions {
   // Names that begin with '.' cause no call and are not followed.
   bool skip_dot_names = false;
   // A change of mode, owner or times causes a call, too.
-  bool attributes = false;
+  bool report_attributes = false;
   // The watch makes the folder, with mode 0755, whenever it is missing, at the start and later.
   // If it cannot be made or read, that counts as trouble, and the watch tries again every second.
   bool keep_folder = false;
   // How often the watch checks that the path still leads to the watched folder, because no event
   // tells that one of its parents was renamed or mounted over.
-  std::chrono::milliseconds recheck{5000};
+  std::chrono::milliseconds recheck_interval{5000};
   // Called on the watch's thread when changes may have been missed or may be missed from now on:
   // the kernel's queue overflowed, watches ran out, or the folder itself or a parent is gone. In
   // each case the folder must be read again, and the calls that this needs come by themselves:

@@ -54,7 +54,7 @@ TEST(WatchFolderDepth, WhatIsDeeperIsNotFollowed) {
   const TempFolder folder;
   ASSERT_TRUE(MakeFolders(folder / "a/b").ok());
   Calls calls;
-  auto watch = WatchFolder(folder.path(), [&] { calls.Add(); }, {.depth = 1});
+  auto watch = WatchFolder(folder.path(), [&] { calls.Add(); }, {.max_depth = 1});
   ASSERT_TRUE(watch.ok());
   ASSERT_TRUE(calls.WaitFor([] { return true; }));
   ASSERT_TRUE(WriteDurably<"test.file">(folder / "a/b/deep", "x").ok());
@@ -225,8 +225,9 @@ TEST_F(WatchWindowTest, FollowsAFolderThatTookTheOthersPlace) {
 TEST_F(WatchWindowTest, FollowsThePathWhenAParentIsRenamed) {
   ASSERT_TRUE(MakeFolders(folder_ / "top/drivers").ok());
   ASSERT_TRUE(MakeFolders(folder_ / "other/drivers").ok());
-  Watch({.window = kWindow, .keep_folder = true, .recheck = std::chrono::milliseconds(200)},
-        "top/drivers");
+  Watch(
+      {.window = kWindow, .keep_folder = true, .recheck_interval = std::chrono::milliseconds(200)},
+      "top/drivers");
   ASSERT_EQ(rename((folder_ / "top").c_str(), (folder_ / "old").c_str()), 0);
   ASSERT_EQ(rename((folder_ / "other").c_str(), (folder_ / "top").c_str()), 0);
   ASSERT_TRUE(calls_.WaitForMore(1));
@@ -254,7 +255,7 @@ TEST_F(WatchWindowTest, DotNamesTellNothing) {
 TEST_F(WatchWindowTest, TellsOfAModeIfAsked) {
   ASSERT_TRUE(MakeFolders(folder_ / "drivers").ok());
   Write("file");
-  Watch({.window = kWindow, .attributes = true});
+  Watch({.window = kWindow, .report_attributes = true});
   ASSERT_EQ(chmod((folder_ / "drivers/file").c_str(), 0755), 0);
   EXPECT_TRUE(calls_.WaitForMore(1));
 }
@@ -274,7 +275,7 @@ TEST_F(WatchWindowTest, AnOverflowIsACallAndIsTold) {
   ASSERT_TRUE(MakeFolders(folder_ / "drivers/a").ok());
   const base::StatusOr<std::string> most = ReadFile("/proc/sys/fs/inotify/max_queued_events");
   ASSERT_TRUE(most.ok());
-  Watch({.window = std::chrono::seconds(2), .attributes = true});
+  Watch({.window = std::chrono::seconds(2), .report_attributes = true});
   // Two files in turns: equal events in a row are one.
   Write("a/1");
   Write("a/2");

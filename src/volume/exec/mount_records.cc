@@ -69,7 +69,7 @@ std::string MountRecords::FileOf(std::string_view target) const {
 }
 
 Status MountRecords::LoadRecords() {
-  ASSIGN_OR_RETURN(boot_, platform::BootId());
+  ASSIGN_OR_RETURN(boot_, platform::ReadBootId());
   ASSIGN_OR_RETURN(
       const platform::LoadedRecords<Stored> loaded,
       platform::LoadRecords<Stored>(folder_, {.on_damage = platform::OnDamage::kSetAside}, Decode,

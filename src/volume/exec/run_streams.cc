@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/log.h"
 #include "platform/errno.h"
 #include "platform/processes/exec_parts.h"
 
@@ -18,10 +19,11 @@ namespace {
 using platform::DrainPipe;
 
 base::StatusOr<base::UniqueFd> OpenFifo(const std::string& path) {
-  const std::string what = fmt::format("make the stream '{}'", path);
-  if (mkfifo(path.c_str(), 0600) != 0) return platform::ErrnoError(errno, what);
+  if (mkfifo(path.c_str(), 0600) != 0) {
+    return platform::ErrnoError(errno, fmt::format("make the stream '{}'", path));
+  }
   base::UniqueFd fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd.valid()) return platform::ErrnoError(errno, what);
+  if (!fd.valid()) return platform::ErrnoError(errno, fmt::format("open the stream '{}'", path));
   return fd;
 }
 
@@ -32,7 +34,7 @@ base::StatusOr<std::unique_ptr<RunStreams>> RunStreams::Open(const RunFolder& fo
   ASSIGN_OR_RETURN(base::UniqueFd out, OpenFifo(folder.PathOf("out")));
   ASSIGN_OR_RETURN(base::UniqueFd err, OpenFifo(folder.PathOf("err")));
   base::UniqueFd end(eventfd(0, EFD_CLOEXEC));
-  if (!end.valid()) return platform::ErrnoError(errno, "eventfd");
+  if (!end.valid()) return platform::ErrnoError(errno, "make the eventfd that ends the reading");
   return std::unique_ptr<RunStreams>(
       new RunStreams(std::move(out), std::move(err), std::move(end), max_output));
 }
@@ -50,13 +52,18 @@ RunStreams::~RunStreams() {
 }
 
 void RunStreams::ReadAll() {
-  // A FIFO is readable for ever once its writer has closed it, so it is no longer polled. A run has
-  // only one writer, because its children's descriptors are copies.
+  // Once all writers have closed a FIFO, poll reports POLLHUP at every call, so the FIFO is taken
+  // out of the list. The program opens the FIFO once and its children inherit that open file, so no
+  // writer can come later.
   std::array<pollfd, 3> fds = {{{.fd = end_.get(), .events = POLLIN, .revents = 0},
                                 {.fd = out_.get(), .events = POLLIN, .revents = 0},
                                 {.fd = err_.get(), .events = POLLIN, .revents = 0}}};
   while (fds[0].revents == 0) {
-    if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) break;
+    if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) {
+      LOG_WARNING("the output of a utility is read no further: {}",
+                  base::ToString(platform::ErrnoError(errno, "poll")));
+      break;
+    }
     if (fds[1].revents != 0) DrainPipe(out_.get(), out_text_, max_output_);
     if (fds[2].revents != 0) {
       DrainPipe(err_.get(), err_text_, max_output_);

@@ -78,10 +78,10 @@ Status FlexProber::Init() {
   if (store_ == nullptr) {
     ASSIGN_OR_RETURN(store_, DriverStore::Open(options_.store));
   }
-  platform::WatchOptions watch{.depth = options_.limits.depth + 1,
+  platform::WatchOptions watch{.max_depth = options_.limits.depth + 1,
                                .window = options_.window,
                                .skip_dot_names = true,
-                               .attributes = true,
+                               .report_attributes = true,
                                .keep_folder = true,
                                .on_trouble = options_.on_trouble};
   ASSIGN_OR_RETURN(watch_, platform::WatchFolder(

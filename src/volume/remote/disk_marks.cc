@@ -44,7 +44,7 @@ std::string DiskMarks::DigestOf(std::string_view device_name) {
 }
 
 StatusOr<std::optional<DiskMark>> DiskMarks::Read(std::string_view device_name) const {
-  ASSIGN_OR_RETURN(const std::string boot, platform::BootId());
+  ASSIGN_OR_RETURN(const std::string boot, platform::ReadBootId());
   auto mark = ReadMark(PathOf(device_name), boot);
   if (mark.status().code() == StatusCode::kNotFound) return std::optional<DiskMark>();
   RETURN_IF_ERROR(mark);
@@ -52,7 +52,7 @@ StatusOr<std::optional<DiskMark>> DiskMarks::Read(std::string_view device_name) 
 }
 
 Status DiskMarks::Write(const DiskMark& mark) const {
-  ASSIGN_OR_RETURN(const std::string boot, platform::BootId());
+  ASSIGN_OR_RETURN(const std::string boot, platform::ReadBootId());
   const std::string path = PathOf(mark.device_name);
   RETURN_IF_ERROR(platform::MakeFolders(ParentOf(path), 0750));
   return platform::WriteDurably<"disk.mark">(path,
@@ -75,7 +75,7 @@ Status DiskMarks::RemoveTornMarks() const {
 }
 
 StatusOr<std::vector<DiskMark>> DiskMarks::List() const {
-  ASSIGN_OR_RETURN(const std::string boot, platform::BootId());
+  ASSIGN_OR_RETURN(const std::string boot, platform::ReadBootId());
   ASSIGN_OR_RETURN(const auto names, ListNames(paths_.DiskMarks(plugin_)));
   std::vector<DiskMark> marks;
   for (const std::string& name : names) {

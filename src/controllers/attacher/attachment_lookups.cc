@@ -1,4 +1,4 @@
-// The volume and the node id of an attachment, and the report of its failures (attacher.h).
+// Finds the volume and the node id of an attachment, and reports its failures (attacher.h).
 #include "api/migration/translation.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
@@ -29,7 +29,7 @@ StatusOr<Attacher::Volume> Attacher::VolumeOf(const Attachment& attachment) cons
   }
   if (const auto volume = volumes_.Get(name)) return AsCsiVolume(*volume);
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", name);
-  RETURN_IF_ERROR_WITH(live, fmt::format("PersistentVolume '{}'", name));
+  RETURN_IF_ERROR_WITH(live, fmt::format("read PersistentVolume '{}'", name));
   return AsCsiVolume(*live);
 }
 
