@@ -111,9 +111,9 @@ class Daemon {
   std::unique_ptr<Handler> handler_;
 };
 
-// What was begun to be taken off is not given out again.
-bool IsBeingTakenOff(const base::Status& status) {
-  return base::Message(status).find("is being taken off") != std::string_view::npos;
+// A volume whose unpublishing has begun is not given out again.
+bool IsBeingUnpublished(const base::Status& status) {
+  return base::Message(status).find("is being unpublished") != std::string_view::npos;
 }
 
 class HandlerCrashTest : public testing::Test {
@@ -195,7 +195,7 @@ TEST_F(HandlerCrashTest, TheNextHandlerEndsWhatAKilledOneBegan) {
     const base::Status opened = next.Open(Folder(), loop_.path);
     ASSERT_TRUE(opened.ok()) << opened;
     const base::Status again = next.Work();
-    EXPECT_TRUE(again.ok() || IsBeingTakenOff(again)) << again;
+    EXPECT_TRUE(again.ok() || IsBeingUnpublished(again)) << again;
     const base::Status ended = next.End();
     EXPECT_TRUE(ended.ok()) << ended;
     ExpectNothingLeft();
@@ -210,7 +210,7 @@ TEST_F(HandlerCrashTest, ACallThatFailedAnywhereCanBeRepeated) {
     Daemon next;
     ASSERT_TRUE(next.Open(Folder(), loop_.path).ok());
     const base::Status again = next.Work();
-    EXPECT_TRUE(again.ok() || IsBeingTakenOff(again)) << again;
+    EXPECT_TRUE(again.ok() || IsBeingUnpublished(again)) << again;
     EXPECT_TRUE(next.End().ok());
     ExpectNothingLeft();
     ASSERT_TRUE(device_was_free_);

@@ -220,7 +220,7 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
     ASSIGN_OR_RETURN(MountPlan plan, MakePlan(request, options_.offer, std::move(name)));
     if (known != nullptr) {
       if (known->state == VolumeState::kUnpublishing) {
-        return Error(StatusCode::kFailedPrecondition, "the volume at {} is being taken off",
+        return Error(StatusCode::kFailedPrecondition, "the volume at {} is being unpublished",
                      target);
       }
       if (IsSame(known->plan, plan)) {

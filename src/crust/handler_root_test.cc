@@ -373,7 +373,7 @@ TEST_F(HandlerTest, ADeviceThatAContainerStillHasIsNotGivenBack) {
   Restart();
   EXPECT_EQ(Unpublish("pv", device).code(), StatusCode::kFailedPrecondition);
   EXPECT_NE(Create(Id("two"), false, {{Target("pv"), "/data"}}).exit_code, 0)
-      << "what is being taken off is given to nobody";
+      << "what is being unpublished is given to nobody";
   Delete(Id("one"));
   EXPECT_TRUE(Unpublish("pv", device).ok());
   EXPECT_TRUE(IsFree(device));

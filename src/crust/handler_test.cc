@@ -107,7 +107,7 @@ TEST_F(HandlerTest, WhoAsksMeanwhileIsToldHowFarALongCallHasCome) {
   EXPECT_TRUE(first.get().ok());
 }
 
-TEST_F(HandlerTest, AVolumeThatIsTakenOffMeanwhileIsNotWaitedFor) {
+TEST_F(HandlerTest, AVolumeThatIsUnpublishedMeanwhileIsNotWaitedFor) {
   patience_ = std::chrono::seconds(60);
   Restart();
   auto publish = BeginPublish();

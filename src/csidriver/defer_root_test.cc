@@ -227,7 +227,7 @@ TEST_F(DeferTest, AHostMountThatSomebodyStillHasKeepsTheVolumeFromASandbox) {
   TakeDown(id, "sandbox");
 }
 
-TEST_F(DeferTest, AVolumeThatAnEarlierVersionStagedIsPublishedOrTakenOffTheHost) {
+TEST_F(DeferTest, AVolumeThatAnEarlierVersionStagedIsPublishedOrUnmountedFromTheHost) {
   const VolumeCapability capability = MountCapability("ext4");
   const std::string id = Create("pvc", capability, 16 * kMiB);
   for (const bool defer : {false, true}) {

@@ -137,7 +137,7 @@ class AttachDetach : public Controller {
   // `attachments`.
   void KeepUsed(std::set<std::string>& attachments, const api::Node& node);
   // Notes that the node's list has no volume of `attachments`, and queues the volumes.
-  void ConfirmTakenOff(const std::set<std::string>& attachments);
+  void ConfirmRemoved(const std::set<std::string>& attachments);
 
   const Context context_;
   const Options options_;

@@ -192,7 +192,7 @@ TEST_F(AttachDetachTest, AVolumeInUseStaysUntilTheNodeSaysThatItIsNot) {
   EXPECT_TRUE(WaitGone("data", "node-a"));
 }
 
-TEST_F(AttachDetachTest, AVolumeThatComesIntoUseWhileItIsTakenOffStays) {
+TEST_F(AttachDetachTest, AVolumeThatComesIntoUseWhileItIsDetachedStays) {
   Begin();
   RunPod();
   cluster_.client.TakeActions();

@@ -60,7 +60,7 @@ AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
   std::set<std::string> departures = DeparturesFrom(key);
   const auto node = nodes_.Get(key);
   if (node == nullptr) {
-    ConfirmTakenOff(departures);
+    ConfirmRemoved(departures);
     return Outcome::Done();
   }
   if (!IsManaged(key)) return Outcome::Done();
@@ -97,7 +97,7 @@ AttachDetach::Outcome AttachDetach::SyncNode(const std::string& key) {
       return AfterApi(written);
     }
   }
-  ConfirmTakenOff(departures);
+  ConfirmRemoved(departures);
   return Outcome::Done();
 }
 
@@ -120,7 +120,7 @@ void AttachDetach::KeepUsed(std::set<std::string>& attachments, const api::Node&
   }
 }
 
-void AttachDetach::ConfirmTakenOff(const std::set<std::string>& attachments) {
+void AttachDetach::ConfirmRemoved(const std::set<std::string>& attachments) {
   MutexLock lock(mutex_);
   for (const std::string& name : attachments) {
     const auto it = departures_.find(name);

@@ -117,7 +117,7 @@ TEST_F(SnapshotterTest, AProcessThatEndedAfterTheCallFindsWhatItMade) {
   EXPECT_THAT(cluster_.driver->state().SnapshotIds(), SizeIs(1));
 }
 
-TEST_F(SnapshotterTest, AMarkThatIsLeftOnAReadySnapshotIsTakenOff) {
+TEST_F(SnapshotterTest, AMarkThatIsLeftOnAReadySnapshotIsRemoved) {
   Begin();
   const std::string snapshot = AddToDriver();
   Json more = ReadyContent(snapshot);
