@@ -67,13 +67,13 @@ ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
     // The class excludes the node, or the driver is not registered here (yet).
     const bool excluded = topology.status().code() == StatusCode::kFailedPrecondition;
     if (excluded || !reach_.ReachesSource(claim)) {
-      return Outcome::After(election_.Lost(claim.uid(), now));
+      return Outcome::After(election_.NoteLoss(claim.uid(), now));
     }
     if (!HasRoom(here, driver, translated, topology)) {
       context_.events.Record(
           claim.reference(), base::EventType::kWarning, "ProvisioningFailed",
           fmt::format("node \"{}\" has no room for {}", node, claim.requested_storage()));
-      return Outcome::After(election_.Lost(claim.uid(), now));
+      return Outcome::After(election_.NoteLoss(claim.uid(), now));
     }
   }
   const base::Json patch = {{"metadata", {{"annotations", {{std::string(kSelectedNode), node}}}}}};
@@ -82,7 +82,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::CompeteForClaim(
     LOG_INFO("claim {} is taken for node {}", base::Quote(claim.key()), base::Quote(node));
   }
   if (taken.code() == StatusCode::kAborted) {
-    return Outcome::After(election_.Lost(claim.uid(), now));
+    return Outcome::After(election_.NoteLoss(claim.uid(), now));
   }
   return AfterApi(taken);
 }

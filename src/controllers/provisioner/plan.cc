@@ -239,7 +239,9 @@ StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInp
 
 bool ProvesNoVolume(StatusCode code, Earlier earlier) {
   if (code == StatusCode::kAlreadyExists) return false;
-  if (Classify(code, false) == FailureState::kInBackground) return false;
+  if (ClassifyFailure(code, OtherNodes::kNone) == FailureState::kInBackground) {
+    return false;
+  }
   switch (earlier) {
     case Earlier::kNone:
       return true;
