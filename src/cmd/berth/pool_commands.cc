@@ -26,7 +26,7 @@ void AddPoolCommands(CLI::App& app, int& exit_code) {
   command->add_option("--pool", flags->adopt.pool_folder, "The pool, if it is not <data>/pool");
   command->add_option("--images", flags->adopt.images_folder,
                       "The folder of images of a StorageCluster, instead of a pool");
-  command->add_flag("--dangerous", flags->adopt.dangerous,
+  command->add_flag("--dangerous", flags->adopt.apply,
                     "Do it, although an image might be an old copy");
   command->callback([flags, &exit_code] {
     if (flags->adopt.pool_folder.empty()) {
