@@ -244,8 +244,8 @@ TEST_F(SnapshotsTest, TheVolumeOfADeletedClaimStaysUntilItsSnapshotIsMade) {
 TEST_F(SnapshotsTest, OneWhoseVolumeIsGoneSaysSo) {
   cluster_.Put(MakeBegun());
   Begin();
-  EXPECT_TRUE(
-      cluster_.events.WaitFor("PersistentVolume 'pvc-uid-data' with image 'pvc-uid-data' is gone"));
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "PersistentVolume 'pvc-uid-data' with image 'pvc-uid-data' does not exist"));
   Delete();
   EXPECT_TRUE(WaitGone());
 }
@@ -302,8 +302,8 @@ TEST_F(SnapshotsTest, OneOfAClusterThatIsGoneSaysWhatToDo) {
   Start();
   cluster_.Put(MakeBegun());
   Delete();
-  EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' is gone"));
-  EXPECT_TRUE(cluster_.events.WaitFor("take the finalizer storage.berth.dev/snapshot off"));
+  EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool' does not exist"));
+  EXPECT_TRUE(cluster_.events.WaitFor("remove the finalizer storage.berth.dev/snapshot from"));
 }
 
 }  // namespace
