@@ -70,7 +70,7 @@ def with_data(bed, name="data"):
 
 @each(capacity_below_required="less than requested capacity", capacity_negative="is negative",
       empty_volume_id="no id", oversized_volume_id="longer than", oversized_context="larger than",
-      invalid_utf8="cannot be read", wrong_topology="none of which is where it was asked for")
+      invalid_utf8="cannot be read", wrong_topology="none of which was asked for")
 def test_a_wrong_volume_is_refused(bed, rule, words):
     before = len(bed.double.volumes())
     bed.double.be_wrong(rule)
