@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include "base/files/process_stat.h"
 #include "base/files/whole_file.h"
@@ -54,7 +55,39 @@ std::optional<double> ReadLimit(__rlimit_resource resource) {
   return static_cast<double>(limit.rlim_cur);
 }
 
+// The network traffic is that of the whole network namespace, as in the Go client.
+void AddTraffic(std::string& text) {
+  std::string netstat;
+  constexpr size_t kLongestFile = 65536;
+  if (base::ReadWholeFile("/proc/self/net/netstat", kLongestFile, netstat) != 0) return;
+  const IpTraffic traffic = ParseIpTraffic(netstat);
+  AddFigure(text, "process_network_receive_bytes_total", "counter",
+            "Number of bytes received by the process over the network.", traffic.received);
+  AddFigure(text, "process_network_transmit_bytes_total", "counter",
+            "Number of bytes sent by the process over the network.", traffic.sent);
+}
+
 }  // namespace
+
+IpTraffic ParseIpTraffic(const std::string& netstat) {
+  IpTraffic traffic;
+  std::istringstream lines(netstat);
+  std::string names_line;
+  std::string values_line;
+  while (std::getline(lines, names_line) && std::getline(lines, values_line)) {
+    std::istringstream names(names_line);
+    std::istringstream values(values_line);
+    std::string protocol;
+    if (!(names >> protocol && values >> protocol) || protocol != "IpExt:") continue;
+    std::string name;
+    double value = 0;
+    while (names >> name && values >> value) {
+      if (name == "InOctets") traffic.received = value;
+      if (name == "OutOctets") traffic.sent = value;
+    }
+  }
+  return traffic;
+}
 
 std::string ProcessFigures() {
   std::string text;
@@ -72,6 +105,7 @@ std::string ProcessFigures() {
     AddFigure(text, "process_open_fds", "gauge", "Number of open file descriptors.",
               static_cast<double>(std::distance(begin(descriptors), end(descriptors))));
   }
+  AddTraffic(text);
   return text;
 }
 

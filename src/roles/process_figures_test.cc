@@ -41,5 +41,35 @@ TEST(ProcessFiguresTest, CountTheOpenDescriptors) {
   EXPECT_EQ(ValueOf(ProcessFigures(), "process_open_fds"), before + 2);
 }
 
+TEST(ProcessFiguresTest, CountTheTrafficOfTheNetworkNamespace) {
+  const std::string text = ProcessFigures();
+  for (const char* name :
+       {"process_network_receive_bytes_total", "process_network_transmit_bytes_total"}) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("# TYPE {} counter\n", name)));
+    EXPECT_GE(ValueOf(text, name), 0) << name;
+  }
+}
+
+TEST(ProcessFiguresTest, TheTrafficIsThatOfTheLinesOfIp) {
+  const IpTraffic traffic = ParseIpTraffic(
+      "TcpExt: SyncookiesSent InOctets\n"
+      "TcpExt: 1 2\n"
+      "IpExt: InNoRoutes InOctets OutOctets InMcastOctets\n"
+      "IpExt: 3 18446744073709551615 5 6\n"
+      "MPTcpExt: OutOctets\n"
+      "MPTcpExt: 7\n");
+  EXPECT_DOUBLE_EQ(traffic.received, 18446744073709551615.0);
+  EXPECT_DOUBLE_EQ(traffic.sent, 5);
+}
+
+TEST(ProcessFiguresTest, TrafficThatTheKernelDoesNotTellIsNone) {
+  for (const char* netstat : {"", "IpExt: InOctets\n", "IpExt: InOctets OutOctets\nIpExt:\n",
+                              "TcpExt: InOctets\nTcpExt: 4\n"}) {
+    const IpTraffic traffic = ParseIpTraffic(netstat);
+    EXPECT_EQ(traffic.received, 0) << netstat;
+    EXPECT_EQ(traffic.sent, 0) << netstat;
+  }
+}
+
 }  // namespace
 }  // namespace berth::roles
