@@ -35,6 +35,7 @@ DriverConnection::DriverConnection(std::unique_ptr<rpc::CsiClient> client, Optio
     : client_(std::move(client)),
       options_(std::move(options)),
       backoff_(options_.retry_start),
+      name_(options_.driver),
       reader_({.name = "driver", .workers = 1},
               [this](const std::string& /*key*/) { return UpdateDriver(); }) {}
 
@@ -65,6 +66,10 @@ void DriverConnection::NoteUnavailable(const base::Status& why) {
   reader_.Add(kReading);
 }
 
+bool DriverConnection::LabelsMigrated(const std::string& name) const {
+  return options_.label_migrated && !api::migration::PluginOf(name).empty();
+}
+
 void DriverConnection::RecordCall(const google::protobuf::Descriptor& request,
                                   const base::Status& status, std::chrono::nanoseconds took,
                                   VolumeOrigin origin) {
@@ -72,26 +77,52 @@ void DriverConnection::RecordCall(const google::protobuf::Descriptor& request,
   std::string name;
   {
     MutexLock lock(mutex_);
-    name = name_.empty() ? "unknown-driver" : name_;
+    if (name_.empty()) {
+      unnamed_.push_back({request, status, took});
+      return;
+    }
+    name = name_;
   }
   std::optional<bool> migrated;
-  if (options_.label_migrated && !api::migration::PluginOf(name).empty()) {
-    migrated = origin == VolumeOrigin::kInTree;
-  }
+  if (LabelsMigrated(name)) migrated = origin == VolumeOrigin::kInTree;
   ObserveCall(
       *options_.metrics,
       {.driver = name, .request = request, .status = status, .took = took, .migrated = migrated});
 }
 
-// The identity calls are made without being the leader, because they change nothing.
-StatusOr<DriverInfo> DriverConnection::ReadDriver() {
+void DriverConnection::CountUnnamedCalls() {
+  std::vector<UnnamedCall> calls;
+  {
+    MutexLock lock(mutex_);
+    calls.swap(unnamed_);
+  }
+  const std::string unknown = "unknown-driver";
+  for (const UnnamedCall& call : calls) {
+    ObserveCall(
+        *options_.metrics,
+        {.driver = unknown, .request = call.request, .status = call.status, .took = call.took});
+  }
+}
+
+void DriverConnection::SetName(const std::string& name) {
+  MutexLock lock(mutex_);
+  // The Go programs begin to count anew once they know that the driver replaces a plugin.
+  if (LabelsMigrated(name)) unnamed_.clear();
+  name_ = name;
+}
+
+base::Status DriverConnection::ProbeDriver() {
   ASSIGN_OR_RETURN(
       const csi::v1::ProbeResponse probe,
       CallAndMeasure(&rpc::CsiClient::Probe, csi::v1::ProbeRequest(), options_.timeout));
   if (probe.has_ready() && !probe.ready().value()) {
     return Error(StatusCode::kUnavailable, "the driver says that it is not ready yet");
   }
-  ASSIGN_OR_RETURN(const csi::v1::GetPluginInfoResponse plugin,
+  return base::OkStatus();
+}
+
+StatusOr<csi::v1::GetPluginInfoResponse> DriverConnection::ReadPlugin() {
+  ASSIGN_OR_RETURN(csi::v1::GetPluginInfoResponse plugin,
                    CallAndMeasure(&rpc::CsiClient::GetPluginInfo, csi::v1::GetPluginInfoRequest(),
                                   options_.timeout));
   if (plugin.name().empty()) {
@@ -101,10 +132,20 @@ StatusOr<DriverInfo> DriverConnection::ReadDriver() {
     return Error(StatusCode::kInvalidArgument, "{} is not the name of a CSI driver",
                  base::Quote(plugin.name()));
   }
-  {
-    MutexLock lock(mutex_);
-    name_ = plugin.name();
+  // A driver that replaces a plugin has its name from here on in each of the Go programs.
+  if (options_.first_calls != FirstCalls::kNamedAfterCapabilities ||
+      LabelsMigrated(plugin.name())) {
+    SetName(plugin.name());
   }
+  return plugin;
+}
+
+// The identity calls are made without being the leader, because they change nothing.
+StatusOr<DriverInfo> DriverConnection::ReadDriver() {
+  const bool name_first = options_.first_calls == FirstCalls::kNamedBeforeProbe;
+  if (!name_first) RETURN_IF_ERROR(ProbeDriver());
+  ASSIGN_OR_RETURN(const csi::v1::GetPluginInfoResponse plugin, ReadPlugin());
+  if (name_first) RETURN_IF_ERROR(ProbeDriver());
   DriverInfo info{.name = plugin.name(),
                   .vendor_version = plugin.vendor_version(),
                   .services = {},
@@ -130,6 +171,7 @@ StatusOr<DriverInfo> DriverConnection::ReadDriver() {
       if (capability.has_rpc()) info.rpcs.insert(capability.rpc().type());
     }
   }
+  SetName(plugin.name());
   return info;
 }
 
@@ -142,6 +184,7 @@ base::KeyedWorkers::Outcome DriverConnection::UpdateDriver() {
     unavailable = unavailable_;
   }
   StatusOr<DriverInfo> read = ReadDriver();
+  CountUnnamedCalls();
   const std::shared_ptr<const DriverInfo> known = info();
   const std::string& expected = known != nullptr ? known->name : options_.driver;
   if (read.ok() && !expected.empty() && read->name != expected) {

@@ -63,6 +63,15 @@ inline VolumeOrigin OriginIf(bool in_tree) {
   return in_tree ? VolumeOrigin::kInTree : VolumeOrigin::kCsi;
 }
 
+// From when on the first calls of a driver are counted by its name, in place of under
+// "unknown-driver". The Go programs differ in this.
+enum class FirstCalls {
+  kNamedByPluginInfo,       // Probe, then GetPluginInfo: the provisioner and the attacher
+  kNamedAfterCapabilities,  // as before, but the capabilities are read without the name: the
+                            // resizer
+  kNamedBeforeProbe,        // GetPluginInfo, then Probe: the snapshotter
+};
+
 class DriverConnection {
  public:
   struct Options {
@@ -74,6 +83,7 @@ class DriverConnection {
     // The calls of a driver that replaces an in-tree plugin are counted with the label `migrated`,
     // as in the Go provisioner, attacher and resizer.
     bool label_migrated = false;
+    FirstCalls first_calls = FirstCalls::kNamedByPluginInfo;
     // Whether the driver may be called now; empty: always. A refused call is UNAVAILABLE and marked
     // as not sent (rpc::WasNotSent).
     std::function<bool()> may_call = nullptr;
@@ -130,6 +140,11 @@ class DriverConnection {
   // Reads the driver once, and says when it has to be read again.
   base::KeyedWorkers::Outcome UpdateDriver() ABSL_LOCKS_EXCLUDED(mutex_);
   base::StatusOr<DriverInfo> ReadDriver();
+  base::Status ProbeDriver();
+  base::StatusOr<csi::v1::GetPluginInfoResponse> ReadPlugin();
+  // Whether the calls of the driver of this name have the label `migrated`.
+  bool LabelsMigrated(const std::string& name) const;
+  void SetName(const std::string& name) ABSL_LOCKS_EXCLUDED(mutex_);
   template <typename Response, typename Request>
   base::StatusOr<Response> CallAndMeasure(
       base::StatusOr<Response> (rpc::CsiClient::*method)(const Request&, rpc::Timeout),
@@ -144,6 +159,8 @@ class DriverConnection {
   // Adds a call to csi_sidecar_operations_seconds; the request's type tells the method.
   void RecordCall(const google::protobuf::Descriptor& request, const base::Status& status,
                   std::chrono::nanoseconds took, VolumeOrigin origin) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Counts the calls that wait for the driver's name under "unknown-driver".
+  void CountUnnamedCalls() ABSL_LOCKS_EXCLUDED(mutex_);
   void NoteUnavailable(const base::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::unique_ptr<rpc::CsiClient> client_;
@@ -160,8 +177,16 @@ class DriverConnection {
   // was away.
   bool was_away_ ABSL_GUARDED_BY(mutex_) = true;
   std::shared_ptr<const DriverInfo> info_ ABSL_GUARDED_BY(mutex_);
-  // The driver's name as it said it last, by which its calls are counted; empty: not said yet.
+  // The name by which the driver's calls are counted: as it said it last, or as it has to be;
+  // empty: not known yet.
   std::string name_ ABSL_GUARDED_BY(mutex_);
+  // A call before the name is known. Its driver may be one whose first calls Go does not count.
+  struct UnnamedCall {
+    const google::protobuf::Descriptor& request;
+    base::Status status;
+    std::chrono::nanoseconds took;
+  };
+  std::vector<UnnamedCall> unnamed_ ABSL_GUARDED_BY(mutex_);
   // Its thread lives only while the driver is away, because there may be many connections.
   base::KeyedWorkers reader_;
 };

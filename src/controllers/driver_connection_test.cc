@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "base/metrics.h"
@@ -139,6 +142,57 @@ TEST_F(DriverCallsTest, WhoMayCallNoLongerEndsWhatRuns) {
   EXPECT_EQ(ended.code(), StatusCode::kCancelled);
   EXPECT_FALSE(rpc::WasNotSent(ended)) << "what it did is unknown";
   EXPECT_EQ(Delete("none").code(), StatusCode::kCancelled);
+}
+
+// Reads a driver of the name once, and returns the methods of the calls that are counted under
+// "unknown-driver".
+std::set<std::string> UnnamedCalls(const std::string& name, DriverConnection::Options options) {
+  auto driver = rpc::FakeCsiDriver::Start({.name = name});
+  EXPECT_TRUE(driver.ok()) << driver.status();
+  base::Metrics metrics;
+  options.metrics = &metrics;
+  auto connection = DriverConnection::New((*driver)->socket(), options);
+  EXPECT_TRUE(connection.ok()) << connection.status();
+  std::promise<void> ready;
+  (*connection)->OnReady([&] { ready.set_value(); });
+  (*connection)->Start();
+  EXPECT_EQ(ready.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  (*connection)->Stop();
+  std::set<std::string> methods;
+  std::istringstream lines(metrics.RenderText());
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("csi_sidecar_operations_seconds_count{driver_name=\"unknown-driver\"")) {
+      continue;
+    }
+    const size_t end = line.rfind('"');
+    const size_t start = line.rfind('/', end) + 1;
+    methods.insert(line.substr(start, end - start));
+  }
+  return methods;
+}
+
+TEST(FirstCallsTest, AreUnnamedAsInEachGoProgram) {
+  using testing::ElementsAre;
+  const std::string plain = "plain.csi.example.com";
+  EXPECT_THAT(UnnamedCalls(plain, {.label_migrated = true}), ElementsAre("GetPluginInfo", "Probe"));
+  EXPECT_THAT(
+      UnnamedCalls(plain,
+                   {.label_migrated = true, .first_calls = FirstCalls::kNamedAfterCapabilities}),
+      ElementsAre("ControllerGetCapabilities", "GetPluginCapabilities", "GetPluginInfo", "Probe"));
+  EXPECT_THAT(UnnamedCalls(plain, {.first_calls = FirstCalls::kNamedBeforeProbe}),
+              ElementsAre("GetPluginInfo"));
+  EXPECT_THAT(UnnamedCalls(plain, {.driver = plain}), testing::IsEmpty())
+      << "the connection of a term knows the name";
+}
+
+TEST(FirstCallsTest, OfADriverThatReplacesAPluginAreNotCounted) {
+  for (const FirstCalls calls :
+       {FirstCalls::kNamedByPluginInfo, FirstCalls::kNamedAfterCapabilities}) {
+    EXPECT_THAT(UnnamedCalls("ebs.csi.aws.com", {.label_migrated = true, .first_calls = calls}),
+                testing::IsEmpty());
+  }
+  EXPECT_THAT(UnnamedCalls("ebs.csi.aws.com", {}), testing::SizeIs(2))
+      << "the snapshotter knows no plugins";
 }
 
 TEST(CallMetricsTest, CodesAsGoPrintsThem) {

@@ -192,12 +192,22 @@ class ControllerProcessImpl : public ControllerProcess {
             .release = flags.release};
   }
 
+  // A process with several roles, which Go does not have, counts as most of the Go programs do.
+  controllers::FirstCalls FirstCallsOfRoles() const {
+    using controllers::FirstCalls;
+    if (driver_roles_.size() != 1) return FirstCalls::kNamedByPluginInfo;
+    if (driver_roles_.front()->name == "resizer") return FirstCalls::kNamedAfterCapabilities;
+    if (driver_roles_.front()->name == "snapshotter") return FirstCalls::kNamedBeforeProbe;
+    return FirstCalls::kNamedByPluginInfo;
+  }
+
   // `driver` is the name that the driver must answer with; "" accepts any name.
   DriverConnection::Options ConnectionOptions(std::function<bool()> may_call,
                                               const std::string& driver) {
     return {.flight = flight_.get(),
             .metrics = &metrics_,
             .label_migrated = labels_migrated_,
+            .first_calls = FirstCallsOfRoles(),
             .may_call = std::move(may_call),
             .driver = driver,
             .ignore_topology = !options_.settings.topology};
