@@ -101,6 +101,7 @@ def new_world(request, short):
         made.append(World(cluster, side == "go", observed, short, driver, double))
         return made[-1].begin(**options)
 
+    make.on_own_api = side == "own-api"
     yield make
     for each in made:
         each.end()

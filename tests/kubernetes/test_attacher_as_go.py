@@ -1,8 +1,8 @@
 """csi-attacher: what the Go program does and what Berth does in its place."""
 import pytest
 from lib import objects
-from lib.kubernetes import programs
-from lib.kubernetes.hostpath import Hostpath
+from lib.kubernetes.csi_proxy import Proxied
+from lib.kubernetes.hostpath import group_driver
 from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
@@ -13,10 +13,11 @@ FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s
 class Volume:
     """A volume of the driver, and its attachment to the node."""
 
-    def __init__(self, world):
+    def __init__(self, world, *arguments):
+        """`arguments`: of the provisioner, besides."""
         self.world = world
         world.make_class()
-        provisioner = world.start("csi-provisioner", of_go=False, elect=False)
+        provisioner = world.start("csi-provisioner", *arguments, of_go=False, elect=False)
         world.claim("data")
         _, volume = world.bound("data")
         provisioner.stop()
@@ -136,23 +137,21 @@ def rights_without(resource):
 
 def forbidden(world):
     """Gives the attacher's requests that the API server has refused. Berth's own API has no roles, and refuses none."""
-    return [request for request in world.cluster.requests_of(world.namespace, "csi-attacher") if request[-1] == 403] \
-        if world.cluster.real else []
+    return world.cluster.refused_to(world.namespace, "csi-attacher") if world.cluster.real else []
 
 
 def test_a_driver_that_attaches_nothing(new_world, short):
     """For a driver without PUBLISH_UNPUBLISH_VOLUME the attacher needs no right to CSINodes."""
-    if programs.missing("hostpathplugin"):
-        pytest.skip(programs.missing("hostpathplugin"))
-    world = new_world(double=lambda name: Hostpath(short, name), on_node=False)
-    volume = Volume(world)
+    world = new_world(double=lambda name: Proxied(group_driver(new_world, short, name), short / "proxy.sock"), on_node=False)
+    volume = Volume(world, "--feature-gates=Topology=false")
     world.start("csi-attacher", *FAST, rules=rights_without("csinodes"))
     volume.attach()
     volume.same("attached", volume.wait(lambda status: status.get("attached")))
     volume.same("finalizers", sorted(world.get("PersistentVolume", volume.name)["metadata"]["finalizers"]))
     world.delete("VolumeAttachment", volume.attachment)
     world.wait_gone("VolumeAttachment", volume.attachment)
-    assert world.double.calls("ControllerPublishVolume") == world.double.calls("ControllerUnpublishVolume") == 0
+    asked = world.double.proxy.requests
+    assert asked("Probe") and not asked("ControllerPublishVolume") and not asked("ControllerUnpublishVolume")
     assert not forbidden(world), "nobody asks for CSINodes"
 
 

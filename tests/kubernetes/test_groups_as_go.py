@@ -1,7 +1,8 @@
-"""Group snapshots of the Go hostpath driver: what snapshot-controller and csi-snapshotter of Go do and what Berth does in their place."""
+"""Group snapshots: what snapshot-controller and csi-snapshotter of Go do and what Berth does in their place."""
+import grpc
 import pytest
 from lib import objects
-from lib.kubernetes.groups import SHOP, Shop, is_ready
+from lib.kubernetes.groups import SHOP, SIZE, Shop, is_ready
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
@@ -73,10 +74,62 @@ def test_a_member_is_restored(shop):
     shop.take_group("monday")
     group, _, members = shop.ready("monday")
     name = members[SHOP[0]][0]["metadata"]["name"]
-    world.claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name})
+    world.claim("restored", SIZE, dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name})
     world.bound("restored")
     shop.delete("monday", group, members)
     wait_for("the snapshots to be gone", lambda: shop.driver.snapshots() == [])
+
+
+def test_the_default_class_is_taken(shop):
+    """A group without a class gets the driver's default one."""
+    world = shop.world
+    shop.make_class(**{"groupsnapshot.storage.kubernetes.io/is-default-class": "true"})
+    world.create(objects.group_snapshot("monday", app="shop"))
+    group, content, members = shop.ready("monday")
+    world.same("group", group)
+    world.same("content", shop.content_for_comparison(content))
+    shop.delete("monday", group, members)
+
+
+def test_a_group_that_exists_is_bound(shop):
+    """A content that a person wrote for a group of the driver is bound to the group that it names."""
+    world = shop.world
+    shop.take_group("first", policy="Retain")
+    _, taken, members = shop.ready("first")
+    name = f"static-{world.namespace}"
+    world.create(objects.group_content(name, taken["status"]["volumeGroupSnapshotHandle"],
+                                       [members[claim][1]["status"]["snapshotHandle"] for claim in SHOP],
+                                       "second", world.namespace, world.driver, "Retain"))
+    world.create(objects.group_snapshot("second", content=name))
+    # Go adds the finalizer when it looks at the group once more.
+    group = world.wait("VolumeGroupSnapshot", "second", lambda item: is_ready(item) and item["metadata"].get("finalizers"))
+    world.same("group", group)
+    world.same("content", shop.content_for_comparison(world.wait("VolumeGroupSnapshotContent", name, is_ready)))
+    assert len(shop.members()) == len(SHOP), "the person writes the members, too"
+    assert len(shop.driver.snapshots()) == len(SHOP), "nothing is taken anew"
+
+
+def is_asked_again(group):
+    error = (group.get("status") or {}).get("error") or {}
+    return error.get("message", "").startswith("Failed to check and update")
+
+
+def test_the_driver_takes_no_group(shop):
+    """An error of CreateVolumeGroupSnapshot is told on the group and its content, in the driver's words, and asked for again."""
+    world = shop.world
+    failures = world.double.proxy.failures
+    failures["CreateVolumeGroupSnapshot"] = (grpc.StatusCode.ABORTED, "a disk is on fire")
+    shop.take_group("monday")
+    failed = world.wait("VolumeGroupSnapshot", "monday", is_asked_again)
+    world.same("failed", failed)
+    content = failed["status"]["boundVolumeGroupSnapshotContentName"]
+    world.same("error", world.get("VolumeGroupSnapshotContent", content)["status"]["error"])
+    world.same("events of the content", world.events(content, "GroupSnapshotCreationFailed", "GroupSnapshotContentCheckandUpdateFailed"))
+    world.same("events", world.events("monday", "CreatingGroupSnapshot"))
+    failures.clear()
+    group, _, members = shop.ready("monday")
+    world.same("group afterwards", group)
+    shop.delete("monday", group, members)
 
 
 def test_with_a_snapshotter_on_each_node(new_world, short):

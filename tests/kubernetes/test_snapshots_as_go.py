@@ -3,7 +3,8 @@ import re
 
 import pytest
 from lib import objects, protobuf
-from lib.kubernetes.csi_proxy import ProxiedDouble
+from lib.csi_double import CsiDouble
+from lib.kubernetes.csi_proxy import Proxied
 from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
 
@@ -235,7 +236,7 @@ def test_no_node_matches_the_volume(world):
 @pytest.fixture
 def altered(new_world, short):
     """A World whose driver's answers can be altered, with a bound claim; both programs run."""
-    world = new_world(double=lambda name: ProxiedDouble(short, name), on_node=False)
+    world = new_world(double=lambda name: Proxied(CsiDouble(short / "d", name=name), short / "proxy.sock"), on_node=False)
     world.make_class()
     world.start("csi-provisioner", "--feature-gates=Topology=false", of_go=False, elect=False)
     world.start("snapshot-controller", *RETRIES, *NO_GROUPS)

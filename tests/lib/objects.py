@@ -63,10 +63,20 @@ def group_class(name, driver="local.csi.berth.dev", policy="Delete"):
             "driver": driver, "deletionPolicy": policy}
 
 
-def group_snapshot(name, group_class, **labels):
-    """Gives a VolumeGroupSnapshot of the claims with these labels."""
-    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": name},
-            "spec": {"volumeGroupSnapshotClassName": group_class, "source": {"selector": {"matchLabels": labels}}}}
+def group_snapshot(name, group_class=None, content=None, **labels):
+    """Gives a VolumeGroupSnapshot of the claims with these labels, or of a content for an existing group."""
+    source = {"volumeGroupSnapshotContentName": content} if content else {"selector": {"matchLabels": labels}}
+    spec = {"source": source} | ({"volumeGroupSnapshotClassName": group_class} if group_class else {})
+    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": name}, "spec": spec}
+
+
+def group_content(name, handle, snapshot_handles, group, namespace, driver, policy="Delete"):
+    """Gives a content for a group that exists in the driver, to be bound to the named VolumeGroupSnapshot."""
+    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshotContent", "metadata": {"name": name},
+            "spec": {"source": {"groupSnapshotHandles": {"volumeGroupSnapshotHandle": handle,
+                                                         "volumeSnapshotHandles": snapshot_handles}},
+                     "driver": driver, "deletionPolicy": policy,
+                     "volumeGroupSnapshotRef": {"name": group, "namespace": namespace}}}
 
 
 def labelled(item, **labels):

@@ -19,7 +19,7 @@ KINDS = {
     "VolumeAttributesClass": (STORAGE, "volumeattributesclasses", False),
     "CSIStorageCapacity": (STORAGE, "csistoragecapacities", True),
     "ClusterRole": (RBAC, "clusterroles", False), "ClusterRoleBinding": (RBAC, "clusterrolebindings", False),
-    "Role": (RBAC, "roles", True), "RoleBinding": (RBAC, "rolebindings", True),
+    "DaemonSet": ("/apis/apps/v1", "daemonsets", True), "Role": (RBAC, "roles", True), "RoleBinding": (RBAC, "rolebindings", True),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases", True),
     "ValidatingAdmissionPolicy": (ADMISSION, "validatingadmissionpolicies", False),
     "ValidatingAdmissionPolicyBinding": (ADMISSION, "validatingadmissionpolicybindings", False),
@@ -151,6 +151,10 @@ class Cluster:
         path.write_text(json.dumps(config))
         return path
 
-    def requests_of(self, namespace, account):
+    def requests_of(self, namespace, account, since=0):
         """As ControlPlane.requests_of, for a service account."""
-        return self.plane.requests_of(f"system:serviceaccount:{namespace}:{account}")
+        return self.plane.requests_of(f"system:serviceaccount:{namespace}:{account}", since)
+
+    def refused_to(self, namespace, account):
+        """Gives the requests of a service account that the API server has refused for want of a right."""
+        return [request for request in self.requests_of(namespace, account) if request[-1] == 403]

@@ -6,7 +6,6 @@ import grpc
 from google.protobuf import json_format
 
 from lib import protobuf
-from lib.csi_double import CsiDouble
 from lib.csi_messages import csi
 
 SECONDS = 60  # for a call of the driver without a deadline
@@ -50,11 +49,12 @@ class CsiServer(grpc.GenericRpcHandler):
 
 class CsiProxy(CsiServer):
     """`alter` has functions by method, which change the fields of an answer. `codes` has codes of the driver's failures, and those
-    that take their place."""
+    that take their place. `failures` has (code, words) by method, which are the answer in place of the driver's."""
 
     def __init__(self, path, driver_socket):
         self.alter = {}
         self.codes = {}
+        self.failures = {}
         self._driver = grpc.insecure_channel(f"unix:{driver_socket}")
         super().__init__(path)
 
@@ -63,6 +63,8 @@ class CsiProxy(CsiServer):
         self._driver.close()
 
     def answer(self, path, method, request, context):
+        if failure := self.failures.get(method):
+            context.abort(*failure)
         try:
             answer = self._driver.unary_unary(path)(request, timeout=min(context.time_remaining() or SECONDS, SECONDS))
         except grpc.RpcError as error:
@@ -74,12 +76,12 @@ class CsiProxy(CsiServer):
         return protobuf.encode(fields)
 
 
-class ProxiedDouble:
-    """The driver double behind a CsiProxy, for World(double=...)."""
+class Proxied:
+    """A driver behind a CsiProxy, for World(double=...)."""
 
-    def __init__(self, folder, name):
-        self.double = CsiDouble(folder / "d", name=name)
-        self.socket = folder / "proxy.sock"
+    def __init__(self, driver, socket):
+        self.double = driver
+        self.socket = socket
         self.proxy = None
 
     def __getattr__(self, name):

@@ -1,12 +1,13 @@
-"""Two claims of which group snapshots are taken, on volumes of the Go hostpath driver."""
-import pytest
+"""Two claims of which group snapshots are taken, on volumes of a driver that takes them."""
+import itertools
 
 from lib import objects
-from lib.kubernetes import programs
-from lib.kubernetes.hostpath import Hostpath
+from lib.kubernetes.csi_proxy import Proxied
+from lib.kubernetes.hostpath import group_driver
 from lib.standalone import wait_for
 
 SHOP = ("orders", "stock")  # the claims
+SIZE = "8Mi"  # the smallest volume that each of the drivers makes
 RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
 
 
@@ -14,21 +15,23 @@ class Shop:
     def __init__(self, world, driver):
         self.world = world
         self.driver = driver
+        self.handles = []
         world.cluster.install_groups()
         world.make_class()
         world.start("csi-provisioner", "--feature-gates=Topology=false", of_go=False, elect=False)
         for claim in SHOP:
-            world.create(objects.labelled(objects.claim(claim, "1Mi", world.storage_class), app="shop"))
+            world.create(objects.labelled(objects.claim(claim, SIZE, world.storage_class), app="shop"))
         for claim in SHOP:
             _, volume = world.bound(claim)
-            world.names[volume["spec"]["csi"]["volumeHandle"]] = f"HANDLE-{claim}"
+            self.handles.append(volume["spec"]["csi"]["volumeHandle"])
+            world.names[self.handles[-1]] = f"HANDLE-{claim}"
+        for handles in itertools.permutations(self.handles):
+            world.names[f"[{' '.join(handles)}]"] = "[HANDLES]"
 
     @classmethod
     def of(cls, new_world, folder):
-        """Makes it in a world that new_world gives, whose driver is the hostpath driver."""
-        if programs.missing("hostpathplugin"):
-            pytest.skip(programs.missing("hostpathplugin"))
-        world = new_world(double=lambda name: Hostpath(folder / "hostpath", name), on_node=False)
+        """Makes it in a world that new_world gives, with a CsiProxy before its driver (world.double.proxy)."""
+        world = new_world(double=lambda name: Proxied(group_driver(new_world, folder, name), folder / "proxy.sock"), on_node=False)
         return cls(world, world.double)
 
     # -- the programs
@@ -57,18 +60,25 @@ class Shop:
 
     # -- the group
 
-    def take_group(self, name, policy="Delete"):
+    def make_class(self, policy="Delete", **annotations):
+        """Makes the class of groups, and gives its name."""
         world = self.world
         kind = f"groups-{world.namespace}"
         world.names[kind] = "GROUP-CLASS"
-        world.create(objects.group_class(kind, world.driver, policy))
-        world.create(objects.group_snapshot(name, kind, app="shop"))
+        group_class = objects.group_class(kind, world.driver, policy)
+        group_class["metadata"]["annotations"] = annotations
+        world.create(group_class)
+        return kind
+
+    def take_group(self, name, policy="Delete"):
+        self.world.create(objects.group_snapshot(name, self.make_class(policy), app="shop"))
 
     def ready(self, name):
         """Waits until a group and its snapshots are ready, and gives (it, its content, {claim: (snapshot, its content)})."""
         world = self.world
         group = world.wait("VolumeGroupSnapshot", name, is_ready, seconds=90)
         content = world.wait("VolumeGroupSnapshotContent", group["status"]["boundVolumeGroupSnapshotContentName"], is_ready)
+        world.names[content["status"]["volumeGroupSnapshotHandle"]] = "GROUP-HANDLE"
         members = {}
         for snapshot in self.members():
             snapshot = world.wait("VolumeSnapshot", snapshot["metadata"]["name"], is_ready)
@@ -76,6 +86,7 @@ class Shop:
             claim = snapshot["spec"]["source"]["persistentVolumeClaimName"]
             world.names[snapshot["metadata"]["name"]] = f"SNAPSHOT-{claim}"
             world.names[member["metadata"]["name"]] = f"CONTENT-{claim}"
+            world.names[member["status"]["snapshotHandle"]] = f"SNAPSHOT-HANDLE-{claim}"
             members[claim] = (snapshot, member)
         assert sorted(members) == sorted(SHOP), members
         return world.get("VolumeGroupSnapshot", name), content, members

@@ -2,9 +2,22 @@
 import os
 import signal
 
+import pytest
+
 from lib.kubernetes import programs
 from lib.kubernetes.programs import Process
+from lib.shipped_driver import ShippedDriver
 from lib.standalone import wait_for
+
+
+def group_driver(new_world, folder, name):
+    """Gives a driver that attaches nothing and takes snapshots of groups: the hostpath driver, or in a world of Berth's own API, where
+    no Go program has to be, the driver that Berth ships."""
+    if new_world.on_own_api:
+        return ShippedDriver(folder / "shipped", name)
+    if programs.missing("hostpathplugin"):
+        pytest.skip(programs.missing("hostpathplugin"))
+    return Hostpath(folder / "hostpath", name)
 
 
 class Hostpath:
