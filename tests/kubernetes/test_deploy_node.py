@@ -4,12 +4,13 @@ import yaml
 from lib import objects, pod_image
 from lib.kubectl import render
 from lib.kubernetes import runtimes
-from lib.kubernetes.api_node import DRIVER, NAMESPACE
-from lib.standalone import ROOT, wait_for
+from lib.kubernetes.api_node import ACCOUNT, DRIVER, NAMESPACE
+from lib.standalone import BINARY, ROOT, wait_for
 
 pytestmark = [pytest.mark.kubernetes, runtimes.BOTH]
 
 IMAGE = "berth.local/csi-local:1"
+SNAPSHOT_CLASS = "local"
 
 
 def for_this_node(node, daemonset):
@@ -28,7 +29,8 @@ def for_this_node(node, daemonset):
 
 
 def test_the_local_driver_as_pods(bare_node):
-    """deploy/csi/local runs from its image, and a pod gets a volume of it."""
+    """deploy/csi/local runs from its image, a pod gets a volume of it, a snapshot of the volume is taken, and nothing is refused to
+    its account."""
     cluster = bare_node.cluster
     pod_image.import_into(bare_node.runtime, "csi-local", bare_node.folder / "image.tar")
     cluster.install_snapshots()
@@ -46,5 +48,21 @@ def test_the_local_driver_as_pods(bare_node):
     bare_node.create_pod(objects.pod("user", "echo kept > /data/file && cat /data/file", ["data"]))
     bare_node.wait_pod("user", "Succeeded")
     bare_node.delete_pod("user")
+    take_a_snapshot(bare_node)
     cluster.delete("PersistentVolumeClaim", "data", "default")
     wait_for("the volume to be gone", lambda: not list((bare_node.folder / "pool").rglob("*.img")))
+    assert cluster.requests_of(NAMESPACE, ACCOUNT) and not cluster.refused_to(NAMESPACE, ACCOUNT)
+
+
+def take_a_snapshot(node):
+    """Takes a snapshot of the claim and deletes it. deploy/csi/snapshot-controller runs outside the node, with its own account."""
+    cluster = node.cluster
+    for item in render(ROOT / "deploy/csi/snapshot-controller").values():
+        if item["kind"] != "Deployment":
+            cluster.create(item, item["metadata"].get("namespace"))
+    config = cluster.write_token(node.folder / "snapshot-controller", "kube-system", "snapshot-controller")
+    node.run("snapshot-controller", BINARY, "snapshot-controller", f"--kubeconfig={config}", "--enable-distributed-snapshotting")
+    cluster.create(objects.snapshot("snap", "data", SNAPSHOT_CLASS), "default")
+    wait_for("the snapshot", lambda: (cluster.get("VolumeSnapshot", "snap", "default").get("status") or {}).get("readyToUse"), 60)
+    cluster.delete("VolumeSnapshot", "snap", "default")
+    wait_for("the snapshot to be gone", lambda: not cluster.items("VolumeSnapshotContent"), 60)

@@ -4,9 +4,11 @@ import subprocess
 
 import pytest
 import yaml
-from lib import objects
+from lib import block_agent, kube, objects
 from lib.csi_double import CsiDouble
 from lib.kubectl import installed
+from lib.kubernetes.control_plane import KUBELETS
+from lib.kubernetes.control_plane import NODE as KUBELET_NODE
 from lib.kubernetes.programs import Process
 from lib.kubernetes.world import NODE
 from lib.standalone import BINARY, ROOT, wait_for
@@ -74,15 +76,6 @@ def run_as(cluster, folder, namespace, account, *arguments, env=None):
     return Process(folder / f"{account}.log", [BINARY, *arguments, f"--kubeconfig={config}"], env)
 
 
-def check_rights(process, what, probe):
-    """Waits until the program does its work, and checks that nothing was refused to it."""
-    try:
-        process.wait_for(what, probe)
-        assert not process.refusals()
-    finally:
-        process.stop()
-
-
 def test_the_rights_of_the_base_and_the_snapshot_controller(kubectl, node, real_cluster, short):
     """The roles of deploy/csi/base with the account of its Deployment, and the snapshot controller with the account of its folder,
     make, attach, grow, snapshot and delete a volume, and are refused nothing."""
@@ -129,11 +122,55 @@ def use_a_volume(cluster, process):
     wait("the volume to be gone", lambda: cluster.get("PersistentVolume", volume) is None)
 
 
+AGENTS = ("berth-block-agent", "berth-io-proxy")
+OPERATOR_POD = "operator"
+
+
 def test_the_rights_of_the_block_operator(kubectl, real_cluster, short):
-    """The operator of the block agent with the account of its folder is refused nothing."""
+    """The operator of the block agent with the account of its folder takes a StorageCluster up, deploys the programs on the nodes, makes
+    a claim's volume, and is refused nothing."""
     kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/block-agent")
+    # The operator takes its own pod's image for the pods on the nodes.
+    real_cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": OPERATOR_POD},
+                         "spec": {"containers": [{"name": "berth", "image": "example.com/operator:1"}]}}, "berth-block")
     process = run_as(real_cluster, short, "berth-block", "berth-block-operator", "controller", "--roles=block-operator",
                      "--leader-election", "--leader-election-namespace=berth-block",
-                     env={"POD_NAMESPACE": "berth-block", "POD_NAME": "operator"})
-    check_rights(process, "it to make its kinds", lambda: "synced" in process.log() and real_cluster.get(
-        "CustomResourceDefinition", "volumefences.storage.berth.dev"))
+                     env={"POD_NAMESPACE": "berth-block", "POD_NAME": OPERATOR_POD})
+
+    def deployed():
+        return all((made := real_cluster.get("DaemonSet", name, "berth-block"))
+                   and made["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/operator:1" for name in AGENTS)
+
+    def bound():
+        claim = real_cluster.get("PersistentVolumeClaim", "of-block", "default")
+        return claim["status"].get("phase") == "Bound"
+    since = real_cluster.plane.audit_size()
+    try:
+        process.wait_for("the programs on the nodes", deployed)
+        (short / "images").mkdir()
+        block_agent.make_class(real_cluster, "of-block", short / "images", "ext4")
+        real_cluster.create(objects.claim("of-block", "8Mi", "of-block"), "default")
+        process.wait_for("the claim to be bound", bound)
+        real_cluster.delete("PersistentVolumeClaim", "of-block", "default")
+        process.wait_for("its image to be gone", lambda: not list((short / "images").glob("pvc-*")))
+        assert not process.refusals()
+        asked = real_cluster.requests_of("berth-block", "berth-block-operator", since)
+        assert [code for verb, resource, code in asked if (verb, resource) == ("create", "daemonsets")] == [201] * len(AGENTS)
+        assert not real_cluster.refused_to("berth-block", "berth-block-operator")
+    finally:
+        process.stop()
+
+
+def test_the_rights_of_a_node_of_the_crust(kubectl, real_cluster, short):
+    """With deploy/crust/rbac.yaml a node's account may read a StorageClass, which the node authorizer alone does not let it, and nothing
+    else of it."""
+    real_cluster.create(objects.storage_class("of-crust", binding="Immediate", provisioner="crust.example.com"))
+    node = kube.Api(kube.Kubeconfig(real_cluster.plane.write_kubeconfig(short / "kubelet", KUBELETS[KUBELET_NODE])))
+    path = real_cluster.path("StorageClass", name="of-crust")
+    manifest = ROOT / "deploy" / "crust" / "rbac.yaml"
+    kubectl("delete", "--ignore-not-found", "-f", manifest)
+    wait_for("the right to be gone", lambda: node.get(path).code == 403)
+    kubectl("apply", "--server-side", "-f", manifest)
+    wait_for("the right to be there", lambda: node.get(path).code == 200)
+    assert node.get(real_cluster.path("StorageClass")).code == 403, "it lists none"
+    assert node.delete(path).code == 403

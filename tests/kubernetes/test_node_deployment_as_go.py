@@ -1,13 +1,11 @@
 """csi-provisioner with --node-deployment, once for each node: what the Go program does and what Berth does in its place."""
 import pytest
-from lib.kubernetes.world import RIGHTS, rules_of
+from lib.kubernetes.world import OF_CAPACITY, RIGHTS, rules_of
 
 GO_PROGRAMS = ("csi-provisioner",)
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
 LONG_NODE = "a-node-whose-name-is-rather-long-as-those-of-clouds-often-are"[:60]
 OF_NODES = {"nodes", "csinodes"}
-CAPACITIES = [{"apiGroups": ["storage.k8s.io"], "resources": ["csistoragecapacities"],
-               "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]}]
 
 
 def without_nodes(rules):
@@ -21,7 +19,7 @@ def provisioner(world):
     """The provisioner of a node, which may not read nodes."""
     world.make_class(binding="WaitForFirstConsumer")
     return world.start("csi-provisioner", *FAST, "--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1",
-                       rules=without_nodes(rules_of(*RIGHTS["csi-provisioner"])), own_rules=CAPACITIES, elect=False,
+                       rules=without_nodes(rules_of(*RIGHTS["csi-provisioner"])), own_rules=OF_CAPACITY, elect=False,
                        env={"NODE_NAME": LONG_NODE, "NAMESPACE": world.namespace})
 
 

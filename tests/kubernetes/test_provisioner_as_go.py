@@ -1,5 +1,6 @@
 """csi-provisioner: what the Go program does and what Berth does in its place."""
 import pytest
+from lib.kubernetes.world import OF_CAPACITY
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-provisioner",)
@@ -194,12 +195,9 @@ def test_the_lease(world):
 def test_capacity_is_published(world):
     """CSIStorageCapacity objects have the names, labels and owners that the Go program gives them."""
     world.make_class(binding="WaitForFirstConsumer")
-    rules = [{"apiGroups": ["storage.k8s.io"], "resources": ["csistoragecapacities"],
-              "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]},
-             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     world.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "owner"},
                   "spec": {"containers": [{"name": "c", "image": "none"}]}})
-    world.start("csi-provisioner", *FAST, "--enable-capacity", "--capacity-ownerref-level=0", own_rules=rules,
+    world.start("csi-provisioner", *FAST, "--enable-capacity", "--capacity-ownerref-level=0", own_rules=OF_CAPACITY,
                 env={"NAMESPACE": world.namespace, "POD_NAME": "owner"})
     wait_for("the capacity", lambda: world.cluster.items("CSIStorageCapacity", world.namespace))
     [capacity] = world.cluster.items("CSIStorageCapacity", world.namespace)

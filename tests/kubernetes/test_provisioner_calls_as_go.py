@@ -3,7 +3,7 @@ import grpc
 import pytest
 from lib import protobuf
 from lib.kubernetes.csi_proxy import CsiProxy, texts
-from lib.kubernetes.world import NODE
+from lib.kubernetes.world import NODE, OF_CAPACITY
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-provisioner",)
@@ -62,10 +62,8 @@ def test_capacity_is_asked_for(world, proxy):
                      parameters={"kind": "fast", "csi.storage.k8s.io/fstype": "ext4",
                                  "csi.storage.k8s.io/node-stage-secret-name": "key",
                                  "csi.storage.k8s.io/node-stage-secret-namespace": "default"})
-    rules = [{"apiGroups": ["storage.k8s.io"], "resources": ["csistoragecapacities"],
-              "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]}]
     world.start("csi-provisioner", *FAST, f"--csi-address={proxy.path}", "--enable-capacity", "--capacity-ownerref-level=-1",
-                own_rules=rules, env={"NAMESPACE": world.namespace})
+                own_rules=OF_CAPACITY, env={"NAMESPACE": world.namespace})
     [request] = wait_for("a request", lambda: proxy.requests("GetCapacity")[:1], seconds=60)
     world.same("fields", sorted(request))
     world.same("parameters", texts(request[2]))

@@ -22,6 +22,8 @@ RIGHTS = {
     "csi-snapshotter": ("base/rbac/snapshotter.yaml", "csi-snapshotter"),
     "snapshot-controller": ("snapshot-controller/rbac.yaml", "csi-snapshot-controller"),
 }
+# Those of csi-provisioner with --enable-capacity, besides.
+OF_CAPACITY = rules_of("base/rbac/capacity.yaml", "csi-capacity")
 SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
 # Leader election as short as a test needs it.
 ELECTION = ["--leader-election", "--leader-election-lease-duration=4s", "--leader-election-renew-deadline=2s",
