@@ -127,8 +127,8 @@ OPERATOR_POD = "operator"
 
 
 def test_the_rights_of_the_block_operator(kubectl, real_cluster, short):
-    """The operator of the block agent with the account of its folder takes a StorageCluster up, deploys the programs on the nodes, makes
-    a claim's volume, and is refused nothing."""
+    """The operator of the block agent with the account of its folder takes a StorageCluster up, deploys the programs on the nodes,
+    makes a claim's volume, and is refused nothing."""
     kubectl("apply", "--server-side", "--force-conflicts", "-k", ROOT / "deploy/block-agent")
     # The operator takes its own pod's image for the pods on the nodes.
     real_cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": OPERATOR_POD},
@@ -162,8 +162,8 @@ def test_the_rights_of_the_block_operator(kubectl, real_cluster, short):
 
 
 def test_the_rights_of_a_node_of_the_crust(kubectl, real_cluster, short):
-    """With deploy/crust/rbac.yaml a node's account may read a StorageClass, which the node authorizer alone does not let it, and nothing
-    else of it."""
+    """With deploy/crust/rbac.yaml a node's account may read a StorageClass, which the node authorizer alone does not let it, and
+    nothing else of it."""
     real_cluster.create(objects.storage_class("of-crust", binding="Immediate", provisioner="crust.example.com"))
     node = kube.Api(kube.Kubeconfig(real_cluster.plane.write_kubeconfig(short / "kubelet", KUBELETS[KUBELET_NODE])))
     path = real_cluster.path("StorageClass", name="of-crust")

@@ -124,7 +124,8 @@ def test_the_driver_takes_no_group(shop):
     world.same("failed", failed)
     content = failed["status"]["boundVolumeGroupSnapshotContentName"]
     world.same("error", world.get("VolumeGroupSnapshotContent", content)["status"]["error"])
-    world.same("events of the content", world.events(content, "GroupSnapshotCreationFailed", "GroupSnapshotContentCheckandUpdateFailed"))
+    heard = world.events(content, "GroupSnapshotCreationFailed", "GroupSnapshotContentCheckandUpdateFailed")
+    world.same("events of the content", heard)
     world.same("events", world.events("monday", "CreatingGroupSnapshot"))
     failures.clear()
     group, _, members = shop.ready("monday")

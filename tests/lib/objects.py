@@ -67,7 +67,8 @@ def group_snapshot(name, group_class=None, content=None, **labels):
     """Gives a VolumeGroupSnapshot of the claims with these labels, or of a content for an existing group."""
     source = {"volumeGroupSnapshotContentName": content} if content else {"selector": {"matchLabels": labels}}
     spec = {"source": source} | ({"volumeGroupSnapshotClassName": group_class} if group_class else {})
-    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": "groupsnapshot.storage.k8s.io/v1", "kind": "VolumeGroupSnapshot", "metadata": {"name": name},
+            "spec": spec}
 
 
 def group_content(name, handle, snapshot_handles, group, namespace, driver, policy="Delete"):

@@ -44,4 +44,17 @@ void ReportErrorOf(const Context& context, kube::Informer<Content>& contents,
   (void)Patch(context.client, contents, *current, {{"status", std::move(status)}}, "status");
 }
 
+// Whether the content's status says that an earlier attempt to take its snapshots failed. Go's
+// snapshotter takes a content that has a status for one whose snapshots are looked after, and its
+// words and reasons are others then.
+template <typename Content>
+bool IsAskedAgain(const Content& content) {
+  return !content.error().empty();
+}
+
+// The text of a failure as Go's snapshotter quotes it.
+inline std::string QuotedFailure(const base::Status& status) {
+  return Json(FailureText(status)).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace berth::controllers::snapshotter

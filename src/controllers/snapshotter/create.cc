@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/content_report.h"
 #include "controllers/snapshotter/creation_record.h"
 #include "controllers/snapshotter/driver_answers.h"
 #include "controllers/snapshotter/snapshotter.h"
@@ -83,12 +84,9 @@ Snapshotter::Outcome Snapshotter::ReportFailedCreation(const Content& content, c
                                                        bool first) {
   const Status recorded = RecordFailedCreation(context_.client, contents_, content, status, first);
   if (!recorded.ok()) return AfterApi(recorded);
-  const std::string quoted =
-      Json(FailureText(status)).dump(-1, ' ', false, Json::error_handler_t::replace);
   const std::string why = fmt::format("failed to take snapshot of the volume {}: {}",
-                                      content.source_volume_handle(), quoted);
-  // Go's snapshotter takes a content that has a status for one whose snapshot is looked after.
-  if (content.error().empty()) {
+                                      content.source_volume_handle(), QuotedFailure(status));
+  if (!IsAskedAgain(content)) {
     ReportError(content, "SnapshotCreationFailed",
                 fmt::format("Failed to create snapshot: {}", why));
   } else {

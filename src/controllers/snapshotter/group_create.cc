@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotter/content_report.h"
 #include "controllers/snapshotter/creation_record.h"
 #include "controllers/snapshotter/driver_answers.h"
 #include "controllers/snapshotter/group_snapshotter.h"
@@ -22,6 +23,7 @@ using base::StatusOr;
 namespace {
 
 constexpr char kCreationFailed[] = "GroupSnapshotCreationFailed";
+constexpr char kCheckFailed[] = "GroupSnapshotContentCheckandUpdateFailed";
 
 // Whether the answer can be recorded. Each volume must have a snapshot, because the controller
 // makes the VolumeSnapshots of the group from them. Two PersistentVolumes may show one volume, of
@@ -137,10 +139,15 @@ GroupSnapshotter::Outcome GroupSnapshotter::ReportFailedCreation(const Content& 
                                                                  const Status& status, bool first) {
   const Status recorded = RecordFailedCreation(context_.client, contents_, content, status, first);
   if (!recorded.ok()) return AfterApi(recorded);
-  ReportError(content, kCreationFailed,
-              fmt::format("Failed to create group snapshot: failed to take group snapshot of the "
-                          "volumes [{}]: {}",
-                          fmt::join(content.source_volume_handles(), " "), FailureText(status)));
+  const std::string why =
+      fmt::format("failed to take group snapshot of the volumes [{}]: {}",
+                  fmt::join(content.source_volume_handles(), " "), QuotedFailure(status));
+  if (!IsAskedAgain(content)) {
+    ReportError(content, kCreationFailed, fmt::format("Failed to create group snapshot: {}", why));
+  } else {
+    ReportError(content, kCheckFailed,
+                fmt::format("Failed to check and update group snapshot content: {}", why));
+  }
   return Outcome::Retry(status);
 }
 
@@ -155,7 +162,7 @@ GroupSnapshotter::Outcome GroupSnapshotter::AdoptGroup(const Content& content) {
   const StatusOr<csi::v1::VolumeGroupSnapshot> found = FindGroup(content);
   if (!found.ok()) {
     if (IsOfApi(found.status())) return AfterApi(found.status());
-    ReportError(content, "GroupSnapshotContentCheckandUpdateFailed",
+    ReportError(content, kCheckFailed,
                 fmt::format("Failed to check and update group snapshot content: {}",
                             FailureText(found.status())));
     return Outcome::Retry(found.status());

@@ -143,6 +143,20 @@ TEST_F(GroupSnapshotterTest, ARefusalIsToldAndNothingIsLeftToAskFor) {
   EXPECT_EQ(script().Count("CreateVolumeGroupSnapshot"), 2);
 }
 
+TEST_F(GroupSnapshotterTest, AnAttemptAfterAFailureIsToldInOtherWordsAsByGo) {
+  BeginGroups();
+  script().Fail("CreateVolumeGroupSnapshot", base::Error(StatusCode::kAborted, "still busy"),
+                rpc::CallScript::kAlways);
+  AddGroup();
+  ASSERT_TRUE(
+      WaitGroupError("Failed to check and update group snapshot content: failed to take "
+                     "group snapshot of the volumes ["));
+  EXPECT_THAT(GetGroup().error(),
+              testing::EndsWith("]: \"rpc error: code = Aborted desc = still busy\""));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotCreationFailed"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotContentCheckandUpdateFailed"));
+}
+
 TEST_F(GroupSnapshotterTest, AnUnknownOutcomeIsAskedForUntilItIsKnownAlthoughTheContentGoes) {
   BeginGroups();
   script().LoseAnswer("CreateVolumeGroupSnapshot", CallScript::kAlways);

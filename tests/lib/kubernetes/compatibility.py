@@ -48,8 +48,8 @@ def add_note(heading, lines):
 
 def _versions():
     names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "etcd", "csi-provisioner", "csi-attacher",
-             "csi-resizer", "csi-snapshotter", "snapshot-controller", "csi-node-driver-registrar", "livenessprobe", "hostpathplugin",
-             "csi-sanity")
+             "csi-resizer", "csi-snapshotter", "snapshot-controller", "csi-node-driver-registrar", "livenessprobe",
+             "hostpathplugin", "csi-sanity")
     paths = {name: programs.find(name) for name in names}
     # Under which containerd a pod of a kubelet ran is a parameter of its case.
     paths |= {name: None if runtimes.missing(name) else runtimes.find(name) for name in (runtimes.MACHINES, runtimes.FOLDERS)}

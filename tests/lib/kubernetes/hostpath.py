@@ -11,8 +11,8 @@ from lib.standalone import wait_for
 
 
 def group_driver(new_world, folder, name):
-    """Gives a driver that attaches nothing and takes snapshots of groups: the hostpath driver, or in a world of Berth's own API, where
-    no Go program has to be, the driver that Berth ships."""
+    """Gives a driver that attaches nothing and takes snapshots of groups: the hostpath driver, or in a world of Berth's own API,
+    where no Go program has to be, the driver that Berth ships."""
     if new_world.on_own_api:
         return ShippedDriver(folder / "shipped", name)
     if programs.missing("hostpathplugin"):
