@@ -25,6 +25,7 @@
 #include "base/mutex.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
+#include "controllers/fake_role_rights.h"
 #include "controllers/fake_role_rules.h"
 #include "kube/fake_client.h"
 #include "kube/fake_rbac.h"
@@ -96,7 +97,10 @@ class RecordedEvents : public base::EventSink {
 class FakeCluster {
  public:
   FakeCluster() = default;
-  ~FakeCluster() { Stop(); }
+  ~FakeCluster() {
+    Stop();
+    RoleRights::Add(allowed.used());
+  }
 
   Context context() { return {allowed, informers, events, clock, nullptr, &metrics}; }
 

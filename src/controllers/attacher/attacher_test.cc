@@ -11,6 +11,10 @@
 namespace berth::controllers::attacher {
 namespace {
 
+[[maybe_unused]] const auto* const kRights =
+    CheckRightsOf("attacher", "csi/base/rbac/attacher.yaml",
+                  {"get csinodes.storage.k8s.io", "get volumeattachments.storage.k8s.io"});
+
 using base::Json;
 using base::StatusCode;
 using ::testing::Contains;

@@ -13,34 +13,8 @@
 
 namespace berth::controllers::blockoperator {
 
-// Checks after all tests that they used each right that deploy/block-agent/rbac.yaml gives to the
-// operator, so that it gives none in vain. It says nothing if only some tests run.
-class OperatorRights : public ::testing::Environment {
- public:
-  void Add(const std::set<std::string>& used) { used_.insert(used.begin(), used.end()); }
-
-  void TearDown() override {
-    const auto& tests = *::testing::UnitTest::GetInstance();
-    if (tests.test_to_run_count() != tests.total_test_count()) return;
-    kube::FakeClient client;
-    kube::RestrictedClient granted(client);
-    granted.Grant(RulesOf("block-operator"));
-    std::set<std::string> unused = granted.unused();
-    for (const std::string& right : used_) unused.erase(right);
-    // The tests record events in memory, and run no leader election (tests of room kube).
-    std::erase_if(unused, [](const std::string& right) {
-      return right.ends_with(" events") || right.ends_with(" leases.coordination.k8s.io");
-    });
-    EXPECT_THAT(unused, ::testing::IsEmpty()) << "remove it from deploy/block-agent/rbac.yaml";
-  }
-
- private:
-  std::set<std::string> used_;
-};
-
-// GoogleTest owns it.
-inline OperatorRights* const kOperatorRights =
-    static_cast<OperatorRights*>(::testing::AddGlobalTestEnvironment(new OperatorRights));
+inline ::testing::Environment* const kOperatorRights =
+    CheckRightsOf("block-operator", "block-agent/rbac.yaml");
 
 class BlockOperatorTest : public ::testing::Test {
  protected:
@@ -71,10 +45,7 @@ class BlockOperatorTest : public ::testing::Test {
       return std::make_unique<FakeStoreBackend>(*store_);
     };
   }
-  ~BlockOperatorTest() override {
-    cluster_.Stop();
-    kOperatorRights->Add(cluster_.allowed.used());
-  }
+  ~BlockOperatorTest() override { cluster_.Stop(); }
 
   // With a node, a StorageCluster and a class of it.
   void Begin(const base::Json& more_of_class = nullptr) {

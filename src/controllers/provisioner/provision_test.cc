@@ -4,6 +4,13 @@
 namespace berth::controllers::provisioner {
 namespace {
 
+[[maybe_unused]] const auto* const kRights =
+    CheckRightsOf("provisioner", "csi/base/rbac/provisioner.yaml",
+                  {"get csinodes.storage.k8s.io", "get nodes", "get persistentvolumeclaims",
+                   "get storageclasses.storage.k8s.io", "get volumeattachments.storage.k8s.io",
+                   "get referencegrants.gateway.networking.k8s.io",
+                   "watch referencegrants.gateway.networking.k8s.io"});
+
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -248,6 +255,23 @@ TEST_F(ProvisionerTest, MutableParametersNeedADriverThatTakesThem) {
   cluster_.Put(MakeClaim("data", Asked({{"spec", {{"volumeAttributesClassName", "gold"}}}})));
   EXPECT_TRUE(cluster_.events.WaitFor("takes no mutable parameters"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
+}
+
+TEST_F(ProvisionerTest, MutableParametersComeFromTheAttributesClass) {
+  rpc::FakeCsiDriver::Options driver = NoTopology();
+  driver.controller_capabilities.insert(DriverInfo::Rpc::MODIFY_VOLUME);
+  Begin(driver);
+  cluster_.client.Serve(api::kinds::kVolumeAttributesClass);
+  cluster_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
+                       {"kind", "VolumeAttributesClass"},
+                       {"metadata", {{"name", "gold"}}},
+                       {"driverName", cluster_.driver->name()},
+                       {"parameters", {{"iops", "100"}}}});
+  cluster_.Put(MakeClaim("data", Asked({{"spec", {{"volumeAttributesClassName", "gold"}}}})));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  // Of a request that is not const this would be how to change `parameters`.
+  const auto request = CreateRequests().back();
+  EXPECT_THAT(request.mutable_parameters(), ElementsAre(Pair("iops", "100")));
 }
 
 TEST_F(ProvisionerTest, AccessModesAreThoseOfCsi) {

@@ -7,6 +7,10 @@
 namespace berth::controllers::resizer {
 namespace {
 
+[[maybe_unused]] const auto* const kRights =
+    CheckRightsOf("resizer", "csi/base/rbac/resizer.yaml",
+                  {"get persistentvolumeclaims", "get persistentvolumes", "get pods"});
+
 using base::Json;
 using base::StatusCode;
 using ::testing::ElementsAre;

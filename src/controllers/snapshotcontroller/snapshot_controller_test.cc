@@ -3,6 +3,15 @@
 namespace berth::controllers::snapshotcontroller {
 namespace {
 
+[[maybe_unused]] const auto* const kRights =
+    CheckRightsOf("snapshot-controller", "csi/snapshot-controller/rbac.yaml",
+                  {"get nodes", "get volumesnapshots.snapshot.storage.k8s.io",
+                   "update volumesnapshots.snapshot.storage.k8s.io",
+                   "update volumesnapshots/status.snapshot.storage.k8s.io",
+                   "update volumegroupsnapshots.groupsnapshot.storage.k8s.io",
+                   "update volumegroupsnapshots/status.groupsnapshot.storage.k8s.io",
+                   "patch volumegroupsnapshotcontents/status.groupsnapshot.storage.k8s.io"});
+
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;

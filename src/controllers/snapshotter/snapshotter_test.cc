@@ -3,6 +3,15 @@
 namespace berth::controllers::snapshotter {
 namespace {
 
+[[maybe_unused]] const auto* const kRights =
+    CheckRightsOf("snapshotter", "csi/base/rbac/snapshotter.yaml",
+                  {"get volumesnapshotclasses.snapshot.storage.k8s.io",
+                   "get volumesnapshotcontents.snapshot.storage.k8s.io",
+                   "update volumesnapshotcontents/status.snapshot.storage.k8s.io",
+                   "get volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io",
+                   "get volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io",
+                   "update volumegroupsnapshotcontents/status.groupsnapshot.storage.k8s.io"});
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
