@@ -17,28 +17,14 @@ namespace berth::controllers::provisioner {
 
 using base::Error;
 using base::EventType;
-using base::Json;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
 namespace {
 
-// A class is read from the API when a claim names one. That is seldom, so no informer is kept for
-// it.
-const api::KindInfo& VolumeAttributesClassInfo() {
-  static const api::KindInfo info{"storage.k8s.io",
-                                  "v1",
-                                  "VolumeAttributesClass",
-                                  "volumeattributesclasses",
-                                  "volumeattributesclass",
-                                  {"vac"},
-                                  false,
-                                  false};
-  return info;
-}
-
-// The driver's parameters in the claim's VolumeAttributesClass; empty if the claim names none.
+// The driver's parameters in the claim's VolumeAttributesClass; empty if the claim names none. The
+// class is read from the API, because few claims name one and no informer is kept for it.
 StatusOr<api::Labels> ReadMutableParameters(kube::Client& client,
                                             const api::PersistentVolumeClaim& claim,
                                             const DriverInfo& driver) {
@@ -49,14 +35,13 @@ StatusOr<api::Labels> ReadMutableParameters(kube::Client& client,
     return Error(StatusCode::kInvalidArgument, "{}: driver '{}' takes no mutable parameters",
                  context, driver.name);
   }
-  const StatusOr<Json> read = client.Get(VolumeAttributesClassInfo(), "", name);
-  RETURN_IF_ERROR_WITH(read, context);
-  const api::Object attributes(*read);
-  if (const std::string owner = attributes.String({"driverName"}); owner != driver.name) {
+  const auto attributes = kube::Get<api::VolumeAttributesClass>(client, "", name);
+  RETURN_IF_ERROR_WITH(attributes, context);
+  if (const std::string owner = attributes->driver_name(); owner != driver.name) {
     return Error(StatusCode::kInvalidArgument, "{} is for driver '{}', not for '{}'", context,
                  owner, driver.name);
   }
-  return attributes.StringMap({"parameters"});
+  return attributes->parameters();
 }
 
 std::string MakeIdentityPrefix(const base::Clock& clock) {
