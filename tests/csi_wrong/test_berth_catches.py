@@ -257,7 +257,7 @@ def test_a_volume_is_attached_to_one_node_although_the_driver_would(bed):
         bed.berth.run("delete", "node", "node-b")
 
 
-@each(expand_below="not 134217728", node_expand_below="has 1 bytes")
+@each(expand_below="fewer than the 134217728 that were asked for", node_expand_below="has 1 bytes")
 def test_a_growth_that_was_none_is_not_believed(bed, rule, words):
     with_data(bed)
     path = bed.mount("data")

@@ -169,6 +169,9 @@ TEST_F(ProvisionerTest, AClaimThatIsGoneAndThatTheDriverRefusesIsForgotten) {
   cluster_.Put(MakeClaim("data", Asked()));
   ASSERT_TRUE(script().WaitFor("CreateVolume"));
   cluster_.client.Remove(Claim::kInfo, "default", "data");
+  // The driver would be asked again for a claim that still seems to be there.
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return cluster_.informers.Of<Claim>().Get("default", "data") == nullptr; }));
   script().Release("CreateVolume");
   ASSERT_TRUE(cluster_.events.WaitFor("code = Internal"));
   cluster_.Put(MakeClaim("barrier", Asked()));
