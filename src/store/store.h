@@ -84,7 +84,8 @@ class Watcher {
 class Reserve {
  public:
   virtual ~Reserve() = default;
-  // Gives the room up if the disk is full. False: it was given up before, or the disk is not full.
+  // Gives the room up if the disk is full. True: a write that found no room is worth repeating,
+  // because this call gave the room up, or somebody else has done so meanwhile.
   virtual bool GiveUp() = 0;
   // Whether it was given up, and the disk has had no room for it since. Until then the store takes
   // only updates and deletes, which are what frees room, and refuses to create records.

@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -45,6 +46,21 @@ def fill(folder):
         wait_for("the disk to be full", took_all)
 
 
+@contextlib.contextmanager
+def frozen(berth):
+    """Stops a running Berth and its driver meanwhile. A write of theirs that met a disk on which little is left would have the reserve
+    given up, and the filling would take that room as well."""
+    children = subprocess.run(["pgrep", "-P", str(berth.process.pid)], capture_output=True, text=True).stdout.split()
+    processes = [berth.process.pid, *map(int, children)]
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
 def free(folder):
     room = os.statvfs(folder)
     return room.f_bavail * room.f_frsize
@@ -83,9 +99,11 @@ def test_a_claim_is_deleted_on_a_full_disk(small, ending):
     [image] = images(berth)
     if ending:
         getattr(berth, ending)()
-    fill(berth.data)
-    if ending:
+        fill(berth.data)
         berth.start()
+    else:
+        with frozen(berth):
+            fill(berth.data)
     berth.run("delete", "pvc", "fat", "--no-wait")
     berth.wait_gone("pvc", "fat")
     wait_for("the image to be gone", lambda: not image.exists())

@@ -23,7 +23,7 @@ namespace {
 using base::Quote;
 
 constexpr std::string_view kReserveName = ".berth-reserve";
-// A file system with less than this is full for a program that starts.
+// A file system with less than this is full for a program that starts or repeats a write.
 constexpr int64_t kFullBelow = int64_t{1} << 20;
 
 struct DiskRoom {
@@ -86,10 +86,19 @@ bool EmptyReserveFile(const std::string& path) {
          ftruncate(fd.get(), 0) == 0;
 }
 
+// Whether the reserve was given up: its file is there and empty.
+bool IsReserveGivenUp(const std::string& path) {
+  struct stat st;
+  return lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
+}
+
 bool GiveUpReserveFile(const std::string& path) {
   const int64_t size = ReserveSize(path);
   const std::optional<DiskRoom> room = ReadDiskRoom(std::string(base::FolderOf(path)));
-  if (size == 0 || !room.has_value() || room->free >= size) return false;
+  if (!room.has_value()) return false;
+  // Another writer may have given it up since the caller's write failed.
+  if (IsReserveGivenUp(path)) return room->free >= kFullBelow;
+  if (size == 0 || room->free >= size) return false;
   if (!EmptyReserveFile(path)) return false;
   LOG_WARNING("the file system of {} is full: gave up the {} bytes that were kept for deletions",
               Quote(path), size);
@@ -136,10 +145,7 @@ DiskReserve::~DiskReserve() {
 
 bool DiskReserve::GiveUp() const { return GiveUpReserveFile(path_); }
 
-bool DiskReserve::IsGivenUp() const {
-  struct stat st;
-  return lstat(path_.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
-}
+bool DiskReserve::IsGivenUp() const { return IsReserveGivenUp(path_); }
 
 base::Status DiskReserve::MakeIfRoom() const {
   // Some file systems do not say how large they are.

@@ -24,8 +24,10 @@
 namespace berth::platform {
 
 // Gives up the reserve of the nearest folder at or above `path` that has one on the same file
-// system. False: there is none, it was given up before, or the file system is not full, so that
-// repeating a write has no use. Thread-safe, and safe beside other processes.
+// system, after a write found no room. True: the write is worth repeating, because this call gave
+// the reserve up, or another writer has done so meanwhile and its room is still there. False: there
+// is no reserve, its room is used up, or the file system is not full. Thread-safe, and safe beside
+// other processes.
 bool GiveUpReserve(const std::string& path);
 
 // Whether a folder at or above `path`, on the same file system, has a reserve, kept or given up.

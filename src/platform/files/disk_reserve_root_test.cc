@@ -87,6 +87,17 @@ TEST_F(DiskReserveRootTest, ARecordIsWrittenOnAFullDiskAndTheRoomIsKeptAgainLate
   EXPECT_FALSE(reserve->IsGivenUp());
 }
 
+// Two writers may find no room at once, and only one of them empties the file.
+TEST_F(DiskReserveRootTest, AWriteIsWorthRepeatingAlsoIfAnotherWriterGaveTheReserveUp) {
+  const auto reserve = OpenReserve();
+  Fill();
+  EXPECT_TRUE(reserve->GiveUp());
+  EXPECT_TRUE(reserve->GiveUp());
+  EXPECT_TRUE(GiveUpReserve(records_));
+  Fill();
+  EXPECT_FALSE(reserve->GiveUp()) << "its room is used up";
+}
+
 TEST_F(DiskReserveRootTest, ARecordFolderUsesItToo) {
   const auto records = RecordFolder::Open(records_);
   ASSERT_TRUE(records.ok()) << records.status();
