@@ -148,8 +148,7 @@ def test_an_unused_ext4_volume_grows_for_its_next_pod(berth, leak_free):
     run_pod(berth, objects.pod("first", "echo kept > /data/note", ["data"]))
     delete_pod(berth, "first")
     expand(berth, "data", "128Mi")
-    # A pod that is there before the image has grown gets the file system with its old size.
-    wait_for("the image to grow", lambda: volume_of(berth, "data")["spec"]["capacity"]["storage"] == "128Mi")
+    berth.wait_volume_size("data", "128Mi")
     out = run_pod(berth, objects.pod("second", "cat /data/note; df -m /data | tail -1", ["data"]))
     assert "kept" in out
     assert int(out.splitlines()[-1].split()[1]) > 100

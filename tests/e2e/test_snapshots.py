@@ -154,6 +154,7 @@ def test_a_restored_volume_grows_unused_and_in_use(bed):
     restore(bed, "again", "tuesday")
     assert checksum(bed, "again") == small
     bed.apply(objects.claim("again", "96Mi", dataSource=bed.get("pvc", "again")["spec"]["dataSource"]))
+    bed.wait_volume_size("again", "96Mi")
     out = run(bed, "reader", "cat /again/d/blob | sha256sum; df -m /again | tail -1", "again")
     assert out.splitlines()[0] == small.strip()
     assert int(out.splitlines()[1].split()[1]) > 75

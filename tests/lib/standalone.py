@@ -213,6 +213,13 @@ class Standalone:
         except Failure as failure:
             raise Failure(f"{failure}\n{self.describe(kind, name)}\n{self.log_tail()}") from None
 
+    def wait_volume_size(self, claim, size):
+        """Waits until the volume of a claim has grown to a size in the driver. A pod that starts before it gets the file system with
+        its old size."""
+        def of_volume():
+            return self.get("pv", self.get("pvc", claim)["spec"]["volumeName"])["spec"]["capacity"]["storage"]
+        wait_for(f"the volume of claim {claim} to have {size}", lambda: of_volume() == size)
+
     def wait_file(self, pod, path):
         """Waits until a running pod has made a file, because a pod runs before its program does its first work."""
         wait_for(f"pod {pod} to make {path}", lambda: self.run("exec", pod, "--", "test", "-e", path, check=False).returncode == 0)

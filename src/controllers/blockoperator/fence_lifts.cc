@@ -31,7 +31,7 @@ std::set<std::string> ClustersOf(const api::NodeCleanup& cleanup) {
   return clusters;
 }
 
-// What status.fenced says of `nodes`.
+// Returns what status.fenced says of `nodes`.
 Json ToRecord(const FenceLifts::FencedNodes& nodes) {
   Json record = Json::array();
   size_t room = kMostRecorded;

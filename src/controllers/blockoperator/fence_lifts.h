@@ -53,7 +53,7 @@ class FenceLifts {
   void Start() { workers_.Start(); }
   void Stop() { workers_.Stop(); }
 
-  // By node: its clients that are fenced, as Backend::ListFenced gives them.
+  // The clients of each node that are fenced, as Backend::ListFenced gives them.
   using FencedNodes = std::map<std::string, std::vector<std::string>>;
   struct Lifted {
     // The back end fences nodes. Of one that cannot be opened, its kind does.

@@ -272,7 +272,7 @@ TEST_F(ProvisionerTest, MutableParametersComeFromTheAttributesClass) {
                        {"parameters", {{"iops", "100"}}}});
   cluster_.Put(MakeClaim("data", Asked({{"spec", {{"volumeAttributesClassName", "gold"}}}})));
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
-  // Of a request that is not const this would be how to change `parameters`.
+  // The request is const, because mutable_parameters() of another one changes `parameters`.
   const auto request = CreateRequests().back();
   EXPECT_THAT(request.mutable_parameters(), ElementsAre(Pair("iops", "100")));
 }

@@ -178,7 +178,7 @@ class RunToEnd {
     EXPECT_EQ(base::ToString(result_.status()),
               "CANCELLED: sh was ended, because its caller is to end");
   }
-  // What the FIFO has next; "": nobody has it open any more.
+  // Returns what the FIFO has next; "": nobody has it open any more.
   std::string ReadWord() {
     if (!WaitReadable(reader_.get(), std::chrono::steady_clock::now() + seconds(60))) {
       return "nothing came in time";
