@@ -70,12 +70,15 @@ std::string FindReserve(std::string folder) {
   return "";
 }
 
-// 0: nothing is kept in it, or it is no reserve.
-int64_t ReserveSize(const std::string& path) {
+// Returns how many bytes are kept in the file; 0: the reserve was given up; nullopt: it is no
+// reserve.
+std::optional<int64_t> ReadReserveSize(const std::string& path) {
   struct stat st;
-  return lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) ? static_cast<int64_t>(st.st_size)
-                                                              : 0;
+  if (lstat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode)) return std::nullopt;
+  return static_cast<int64_t>(st.st_size);
 }
+
+bool IsReserveKept(const std::string& path) { return ReadReserveSize(path).value_or(0) > 0; }
 
 // Empties the file unless it is a symlink or has another name as well: whoever may write the folder
 // could otherwise have this process empty any file.
@@ -86,22 +89,16 @@ bool EmptyReserveFile(const std::string& path) {
          ftruncate(fd.get(), 0) == 0;
 }
 
-// Whether the reserve was given up: its file is there and empty.
-bool IsReserveGivenUp(const std::string& path) {
-  struct stat st;
-  return lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
-}
-
 bool GiveUpReserveFile(const std::string& path) {
-  const int64_t size = ReserveSize(path);
+  const std::optional<int64_t> size = ReadReserveSize(path);
   const std::optional<DiskRoom> room = ReadDiskRoom(std::string(base::FolderOf(path)));
-  if (!room.has_value()) return false;
+  if (!size.has_value() || !room.has_value()) return false;
   // Another writer may have given it up since the caller's write failed.
-  if (IsReserveGivenUp(path)) return room->free >= kFullBelow;
-  if (size == 0 || room->free >= size) return false;
+  if (*size == 0) return room->free >= kFullBelow;
+  if (room->free >= *size) return false;
   if (!EmptyReserveFile(path)) return false;
   LOG_WARNING("the file system of {} is full: gave up the {} bytes that were kept for deletions",
-              Quote(path), size);
+              Quote(path), *size);
   return true;
 }
 
@@ -145,11 +142,11 @@ DiskReserve::~DiskReserve() {
 
 bool DiskReserve::GiveUp() const { return GiveUpReserveFile(path_); }
 
-bool DiskReserve::IsGivenUp() const { return IsReserveGivenUp(path_); }
+bool DiskReserve::IsGivenUp() const { return ReadReserveSize(path_) == 0; }
 
 base::Status DiskReserve::MakeIfRoom() const {
   // Some file systems do not say how large they are.
-  if (options_.bytes <= 0 || ReserveSize(path_) > 0) return base::OkStatus();
+  if (options_.bytes <= 0 || IsReserveKept(path_)) return base::OkStatus();
   const std::optional<DiskRoom> room = ReadDiskRoom(options_.folder);
   if (!room.has_value() || room->free < 2 * options_.bytes) return base::OkStatus();
   const std::string context = fmt::format("make {}", Quote(path_));
@@ -170,10 +167,10 @@ void DiskReserve::CheckLoop() {
   base::MutexLock lock(mutex_);
   while (!stopping_) {
     wake_.WaitUntil(mutex_, std::chrono::steady_clock::now() + options_.check);
-    if (stopping_ || ReserveSize(path_) > 0) continue;
+    if (stopping_ || IsReserveKept(path_)) continue;
     if (const base::Status made = MakeIfRoom(); !made.ok()) {
       LOG_WARNING("no room is kept for deletions: {}", base::ToString(made));
-    } else if (ReserveSize(path_) > 0) {
+    } else if (IsReserveKept(path_)) {
       LOG_INFO("{} bytes are kept for deletions in {}", options_.bytes, Quote(path_));
     }
   }
