@@ -82,7 +82,8 @@ def test_a_frozen_leader_and_an_orderly_end(berth, known_double, candidate, tmp_
     wait_for("the second to be a candidate", lambda: "is held by 'first'" in second.log())
     for role, leads in ((first, 1), (second, 0)):
         for name in ROLES.values():
-            assert f'leader_election_master_status{{name="{name}"}} {leads}\n' in role.get("/metrics")[1]
+            line = f'leader_election_master_status{{name="{name}"}} {leads}\n'
+            wait_for(line, lambda role=role, line=line: line in role.get("/metrics")[1])
 
     first.freeze()
     lead(berth, "second")

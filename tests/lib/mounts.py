@@ -41,14 +41,21 @@ def _copies(pid, own):
 def let_go_of_others(pid, own=None):
     """Unmounts other tests' mounts in the copied mount namespace of a process, because the copy would keep them busy
     as long as the process lives. Mounts below `own` stay. The process's root has to be the host's."""
-    # In the process namespace, too: mount(8) and umount(8) ask /proc for themselves. Some of these mounts are gone
-    # already, because they were below another one.
+    # In the process namespace, too: mount(8) and umount(8) ask /proc for themselves.
     inside = ["nsenter", f"--target={pid}", "--mount", "--pid"]
-    for target in sorted(_copies(pid, own), reverse=True):
-        # First of all the mounts on it are no longer shared with those of the other test, which would end, too.
-        subprocess.run([*inside, "mount", "--make-rprivate", target], check=False, capture_output=True)
-        subprocess.run([*inside, "umount", "--lazy", target], check=False, capture_output=True)
-    left = list(_copies(pid, own))
+    said = {}
+    # Some of these mounts are gone already, because they were below another one, and some are seen only when the mount
+    # that hides them is gone.
+    for _ in range(5):
+        copies = sorted(_copies(pid, own), reverse=True)
+        for target in copies:
+            # First of all the mounts on it are no longer shared with those of the other test, which would end, too.
+            for command in (["mount", "--make-rprivate"], ["umount", "--lazy"]):
+                result = subprocess.run([*inside, *command, target], check=False, text=True, capture_output=True)
+                said[target] = result.stderr.strip()
+        if not copies:
+            return
+    left = {target: said.get(target) for target in _copies(pid, own)}
     assert not left, f"process {pid} keeps mounts of other tests: {left}"
 
 

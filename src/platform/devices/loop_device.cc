@@ -126,27 +126,37 @@ struct Attachment {
   uint64_t sequence = 0;
 };
 
+// Returns 0 if the device is not that attachment any more, EAGAIN if it is, else another errno.
+int LookForAttachment(int device, const Attachment& which) {
+  if (which.sequence != 0) {
+    uint64_t sequence = 0;
+    if (ioctl(device, BLKGETDISKSEQ, &sequence) != 0) return errno;
+    return sequence == which.sequence ? EAGAIN : 0;
+  }
+  loop_info64 info = {};
+  if (ioctl(device, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : errno;
+  const FileIdentity backing{static_cast<dev_t>(info.lo_device), static_cast<ino_t>(info.lo_inode)};
+  return backing == which.backing ? EAGAIN : 0;
+}
+
 // One attempt to detach, by system calls alone. Returns 0 once the device is not that attachment
 // any more, EAGAIN while another process has it open, EBUSY if it is mounted or held exclusively.
 int DetachOnce(const char* path, const Attachment& which) {
   // O_EXCL fails on a device that is mounted or held by another exclusive user, and keeps them out.
-  const int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+  int fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK);
+  // That user may have another image, which got the device after this attachment.
+  const bool busy = fd < 0 && errno == EBUSY;
+  if (busy) fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return errno == ENOENT || errno == ENXIO ? 0 : errno;
   const int error = [&] {
-    loop_info64 info = {};
-    if (which.sequence != 0) {
-      uint64_t sequence = 0;
-      if (ioctl(fd, BLKGETDISKSEQ, &sequence) != 0) return errno;
-      if (sequence != which.sequence) return 0;
-    } else {
-      if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) return errno == ENXIO ? 0 : errno;
-      const FileIdentity backing{static_cast<dev_t>(info.lo_device),
-                                 static_cast<ino_t>(info.lo_inode)};
-      if (!(backing == which.backing)) return 0;
-    }
+    const int there = LookForAttachment(fd, which);
+    if (there == 0) return 0;
+    if (busy) return EBUSY;
+    if (there != EAGAIN) return there;
     if (ioctl(fd, LOOP_CLR_FD) != 0) return errno == ENXIO ? 0 : errno;
     // While another process has the device open, the kernel only marks it to be detached by its
     // last user, who must not be able to write to what he has read-only.
+    loop_info64 info = {};
     if (ioctl(fd, LOOP_GET_STATUS64, &info) != 0) {
       if (errno != ENXIO) return EAGAIN;
       EndReadOnly(fd);

@@ -153,7 +153,6 @@ TEST_F(LoopDeviceTest, StaysAttachedWhileSomeoneHasItOpen) {
   EXPECT_EQ(FindLoops(loop.backing, "image")->size(), 1u);
 }
 
-// The name of a device may belong to another image by the time a record is read.
 // "Device or resource busy" alone sends people looking where nothing is mounted.
 TEST_F(LoopDeviceTest, SaysWhichMountNamespaceKeepsItBusy) {
   const LoopDevice loop = Attach(folder_.SparseFile("image", 16 << 20));
@@ -183,12 +182,23 @@ TEST_F(LoopDeviceTest, SaysWhichMountNamespaceKeepsItBusy) {
   close(ready[1]);
 }
 
+// The name of a device may belong to another image by the time a record is read, which may be
+// mounted then.
 TEST_F(LoopDeviceTest, DetachesNoOtherImage) {
   const LoopDevice loop = Attach(folder_.SparseFile("image", 1 << 20));
+  const auto sequence = ReadDiskSequence(loop.path);
+  ASSERT_TRUE(sequence.ok()) << sequence.status();
   LoopDevice stale = loop;
   ++stale.backing.ino;
-  EXPECT_TRUE(DetachLoop(stale).ok());
-  EXPECT_EQ(FindLoops(loop.backing, "image")->size(), 1u);
+  for (const int exclusive : {0, O_EXCL}) {
+    const base::UniqueFd user(open(loop.path.c_str(), O_RDONLY | O_CLOEXEC | exclusive));
+    ASSERT_TRUE(user.valid());
+    const base::Status by_image = DetachLoop(stale);
+    EXPECT_TRUE(by_image.ok()) << by_image;
+    const base::Status by_number = DetachLoop(loop, *sequence - 1, std::chrono::seconds(30));
+    EXPECT_TRUE(by_number.ok()) << by_number;
+    EXPECT_EQ(FindLoops(loop.backing, "image")->size(), 1u);
+  }
 }
 
 TEST_F(LoopDeviceTest, ManyAttachAtOnceAndEachGetsItsOwn) {
@@ -381,7 +391,9 @@ TEST_F(LoopDeviceTest, ASilentFileSystemDelaysNoOtherImage) {
     }
   }
   server.Die();
-  EXPECT_TRUE(DetachLoop((*entry)[0].loop, (*entry)[0].sequence, std::chrono::seconds(30)).ok());
+  const base::Status detached =
+      DetachLoop((*entry)[0].loop, (*entry)[0].sequence, std::chrono::seconds(30));
+  EXPECT_TRUE(detached.ok()) << detached;
 }
 
 TEST_F(LoopDeviceTest, AMachineWithoutVirtualDisksHasNoLoopDevices) {
