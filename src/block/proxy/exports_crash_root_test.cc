@@ -24,6 +24,7 @@
 #include "block/proxy/fake_listener.h"
 #include "block/proxy/service.h"
 #include "block/sizes.h"
+#include "platform/devices/loop_table.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
 #include "platform/processes/exec.h"
@@ -103,6 +104,7 @@ class ExportsCrashTest : public testing::Test {
   // Each step can be repeated, as the agent does.
   base::Status Work(Backend& backend, End end) const {
     ASSIGN_OR_RETURN(Mapping mapping, backend.Map("pvc-1", {}));
+    std::ofstream(mapping_) << base::Json{{"device", mapping.device}, {"state", mapping.state}};
     RETURN_IF_ERROR(WriteOrCheck(mapping.device));
     RETURN_IF_ERROR(backend.Grow("pvc-1", 2 * kSize));
     ASSIGN_OR_RETURN(mapping, backend.Refresh(mapping));
@@ -112,6 +114,14 @@ class ExportsCrashTest : public testing::Test {
     RETURN_IF_ERROR(WriteOrCheck(mapping.device));
     return end == End::kUnmap ? backend.Unmap(mapping)
                               : backend.ForceUnmap(mapping, std::chrono::seconds(5));
+  }
+  // The mapping that the work recorded last, as the agent does.
+  base::StatusOr<Mapping> ReadMapping() const {
+    ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(mapping_));
+    ASSIGN_OR_RETURN(const base::Json record, base::json::Parse(text));
+    return Mapping{.image = "pvc-1",
+                   .device = base::json::String(record, {"device"}),
+                   .state = record["state"]};
   }
   // Returns the wait status of a process that works with these faults.
   int RunInProcess(const std::string& faults, End end) const {
@@ -164,6 +174,11 @@ class ExportsCrashTest : public testing::Test {
       EXPECT_FALSE(mount.mount_point.starts_with(run_ + "/exports")) << mount.mount_point;
     }
   }
+  static void ExpectDetached(const Mapping& mapping) {
+    const auto sequence = platform::ReadDiskSequence(mapping.device);
+    ASSERT_OK(sequence);
+    EXPECT_NE(*sequence, base::json::Int(mapping.state, {"sequence"})) << mapping.device;
+  }
   // Calls `act` again while something is held. A child that a process was making when it crashed
   // has the locks of that process until it begins its own work, which is long on a busy machine.
   static base::Status RetryWhileHeld(const std::function<base::Status()>& act) {
@@ -180,6 +195,7 @@ class ExportsCrashTest : public testing::Test {
   void CrashAt(const std::string& point, int passage, End end) {
     SCOPED_TRACE(fmt::format("{} at passage {}", point, passage));
     std::filesystem::remove(folder_ / "written");
+    std::filesystem::remove(mapping_);
     Site before;
     ASSERT_OK(OpenSite(before));
     ASSERT_OK(before.backend->Create({.name = "pvc-1", .size_bytes = kSize}));
@@ -191,8 +207,14 @@ class ExportsCrashTest : public testing::Test {
     if (!site.exports->List().empty() && site.exports->List().front().volume.server != "") {
       AwaitAtMostOneConnection();
     }
+    const auto mapping = ReadMapping();  // none if it was crashed before
+    if (mapping.ok() && end == End::kForceUnmap) {
+      ASSERT_OK(RetryWhileHeld(
+          [&] { return site.backend->ForceUnmap(*mapping, std::chrono::seconds(5)); }));
+    }
     ASSERT_OK(RetryWhileHeld([&] { return Work(*site.backend, end); }));
     ExpectNothingLeft(site);
+    if (mapping.ok()) ExpectDetached(*mapping);
     ASSERT_OK(site.backend->Delete("pvc-1"));
   }
   // Runs the work without a crash, and returns the points that it passed.
@@ -233,6 +255,7 @@ class ExportsCrashTest : public testing::Test {
 
   const platform::TempFolder folder_;
   const std::string images_ = folder_ / "images", run_ = folder_ / "run", socket_ = folder_ / "nbd";
+  const std::string mapping_ = folder_ / "mapping";
   base::Json settings_;
   std::string mark_;
 };
