@@ -5,7 +5,7 @@
 #include "controllers/csi_codec.h"
 #include "controllers/fake_cluster.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers {

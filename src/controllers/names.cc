@@ -1,8 +1,7 @@
-#include "controllers/names.h"
-
 #include <fmt/format.h>
 
 #include "api/kinds/lease_names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers {
 

@@ -1,7 +1,7 @@
 #include "controllers/writes.h"
 
 #include "controllers/fake_cluster.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers {
 namespace {

@@ -1,7 +1,7 @@
 #include "roles/health.h"
 
 #include "base/log.h"
-#include "roles/process_figures.h"
+#include "roles/process_metrics.h"
 
 namespace berth::roles {
 
@@ -9,7 +9,7 @@ base::StatusOr<std::vector<std::unique_ptr<HttpEndpoint>>> ServeHealth(
     const ProcessOptions& options, const base::Metrics& metrics,
     const std::map<std::string, HttpEndpoint::Handler>& health) {
   const HttpEndpoint::Handler text = [&metrics] {
-    return HttpEndpoint::Answer{.body = metrics.RenderText() + ProcessFigures(),
+    return HttpEndpoint::Answer{.body = metrics.RenderText() + RenderProcessMetrics(),
                                 .content_type = "text/plain; version=0.0.4; charset=utf-8"};
   };
   std::vector<std::unique_ptr<HttpEndpoint>> endpoints;

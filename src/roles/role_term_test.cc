@@ -7,7 +7,7 @@
 
 #include "base/metrics.h"
 #include "controllers/fake_group_snapshots.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::roles {
 namespace {

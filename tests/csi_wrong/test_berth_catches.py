@@ -28,7 +28,7 @@ NOT_MET = {
     "stage-unknown": "Berth stages what exists",
     "publish-ignores-conflict": "Berth publishes at a target with one set of arguments only",
     "publish-unstaged": "Berth stages first: refused by the record and the mount table otherwise",
-    "stats-negative": "no answer, as each with a negative number (free-negative); figures are shown, nothing is done by them",
+    "stats-negative": "no answer, as each with a negative number (free-negative); metrics are shown, nothing is done by them",
     "stats-of-elsewhere": "Berth asks for the paths at which it published",
     "delete-keeps": "the volume's space is lost in the driver, and no data",
     "detach-lies": "the driver's own fence holds the volume; Berth detaches only what is unmounted",

@@ -92,7 +92,7 @@ def test_story_1_the_sandbox_has_the_file_system(berth, handler):
     assert str(handler.socket) in message
     assert not told(berth, "user", "SandboxMountAccessMode")
     # The node agent's metrics of the volume come from the handler, because the host has no mount to ask.
-    stats = wait_for("the volume's figures", lambda: crust.volume_stats(berth, "data"), seconds=90)
+    stats = wait_for("the volume's metrics", lambda: crust.volume_stats(berth, "data"), seconds=90)
     blocks = [int(field) for field in shell(berth, "user", "df -k /data | tail -1").split()[1:3]]
     assert stats["capacity_bytes"] == blocks[0] * 1024
     assert abs(stats["used_bytes"] - blocks[1] * 1024) < 1 << 20 and stats["inodes_used"] > 0

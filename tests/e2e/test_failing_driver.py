@@ -16,7 +16,7 @@ esac
 BAD = "#!/bin/sh\necho it is broken\n"
 
 
-def test_is_told_by_event_log_figure_and_get_drivers(new_berth):
+def test_is_told_by_event_log_metric_and_get_drivers(new_berth):
     berth = new_berth(flags=["--http-endpoint", "127.0.0.1:0"]).start()
     drivers = berth.data / "volume-plugins"
     flex.install(drivers, "example.com/bad", BAD)
@@ -31,7 +31,7 @@ def test_is_told_by_event_log_figure_and_get_drivers(new_berth):
     kind, node, state, reason = listed()["example.com/bad"]
     assert (kind, node, state) == ("Flexvolume", "node-a", "Failed") and "it is broken" in reason
 
-    text = berth.figures()
+    text = berth.metrics()
     assert 'berth_flexvolume_driver_ready{driver="example.com/good"} 1' in text
     assert 'berth_flexvolume_driver_ready{driver="example.com/bad"} 0' in text
     assert re.search(r'berth_flexvolume_driver_init_failures_total\{driver="example.com/bad"\} [1-9]', text)

@@ -45,9 +45,9 @@ def test_a_sidecars_name_takes_its_flags_and_does_its_work(berth, known_double, 
     assert code == 200
     assert (f'csi_sidecar_operations_seconds_count{{driver_name="{NAME}",grpc_status_code="OK",'
             'method_name="/csi.v1.Controller/CreateVolume"} 1') in metrics
-    for figure in ("cpu_seconds_total", "max_fds", "open_fds", "resident_memory_bytes", "start_time_seconds",
+    for name in ("cpu_seconds_total", "max_fds", "open_fds", "resident_memory_bytes", "start_time_seconds",
                    "virtual_memory_bytes", "virtual_memory_max_bytes"):
-        assert f"\nprocess_{figure} " in metrics
+        assert f"\nprocess_{name} " in metrics
     assert role.get("/healthz/leader-election")[0] == 404, "without leader election, as with Go's"
     assert "-enable-pprof has no effect" in role.log()
     berth.remove_everything()  # as long as there is a provisioner

@@ -28,7 +28,7 @@ def test_the_values_of_gates(world, program):
     world.cluster.install_groups()  # because the Go programs would wait half a minute for these kinds
     for gate, value in (GATES[program] | OF_ALL).items():
         sidecar = world.start(program, f"--feature-gates={gate}={value}", elect=False)
-        sidecar.figures()
+        sidecar.metrics()
         log = sidecar.log()
         sidecar.kill()
         if world.of_go:
@@ -50,7 +50,7 @@ def test_the_gates_of_the_library(world, program):
     world.cluster.install_groups()
     gates = gates_of_the_library()
     sidecar = world.start(program, "--feature-gates=" + ",".join(f"{gate}={value}" for gate, value in gates.items()), elect=False)
-    sidecar.figures()
+    sidecar.metrics()
     if world.of_go:  # whose help names the gates that are not stable
         told = subprocess.run([programs.find(program), "--help"], capture_output=True, text=True, timeout=60)
         named = set(re.findall(r"(\w+)=true\|false \((?:ALPHA|BETA)", told.stdout + told.stderr))

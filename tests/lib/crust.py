@@ -251,7 +251,7 @@ def told(berth, name, reason):
 def volume_stats(berth, claim):
     """Gives the node agent's metrics of a claim's volume, by the kubelet's names."""
     return {name: float(value) for name, value in re.findall(
-        rf'^kubelet_volume_stats_(\w+){{[^}}]*persistentvolumeclaim="{claim}"[^}}]*}} (\S+)$', berth.figures(),
+        rf'^kubelet_volume_stats_(\w+){{[^}}]*persistentvolumeclaim="{claim}"[^}}]*}} (\S+)$', berth.metrics(),
         re.MULTILINE)}
 
 

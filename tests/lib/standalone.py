@@ -230,7 +230,7 @@ class Standalone:
     def events(self, name):
         return [e for e in self.items("events") if e["involvedObject"]["name"] == name]
 
-    def figures(self):
+    def metrics(self):
         """Gives the text of /metrics; needs the flag --http-endpoint 127.0.0.1:0."""
         port = re.findall(r"serving metrics and health at '127.0.0.1:0', port (\d+)", self.log.read_text())[-1]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:

@@ -4,7 +4,7 @@
 
 #include "api/kinds/csi_names.h"
 #include "controllers/fake_cluster.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "volume/fake_registry.h"
 
 namespace berth::controllers::attachdetach {

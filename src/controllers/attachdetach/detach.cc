@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "controllers/attachdetach/attach_detach.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::attachdetach {

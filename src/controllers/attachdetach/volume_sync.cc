@@ -7,7 +7,7 @@
 #include "controllers/attachdetach/attach_detach.h"
 #include "controllers/claims.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 #include "kube/informers/live_object.h"
 

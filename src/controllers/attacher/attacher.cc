@@ -3,8 +3,8 @@
 #include "api/kinds/lease_names.h"
 #include "base/log.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
 #include "controllers/queue_options.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::attacher {

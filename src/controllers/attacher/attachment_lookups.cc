@@ -2,7 +2,7 @@
 #include "api/migration/translation.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::attacher {
 

@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
 #include "controllers/csi_codec.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::attacher {

@@ -2,7 +2,7 @@
 #include "api/migration/translation.h"
 #include "base/log.h"
 #include "controllers/attacher/attacher.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::attacher {
 

@@ -4,7 +4,7 @@
 #include "controllers/binder/binder.h"
 #include "controllers/claims.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::binder {

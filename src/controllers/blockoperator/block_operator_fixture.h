@@ -8,7 +8,7 @@
 #include "controllers/blockoperator/block_operator.h"
 #include "controllers/blockoperator/fake_store.h"
 #include "controllers/fake_cluster.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::blockoperator {
 

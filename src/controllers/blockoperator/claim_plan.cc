@@ -8,7 +8,7 @@
 #include "controllers/blockoperator/block_volume.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::blockoperator {
 

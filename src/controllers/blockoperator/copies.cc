@@ -3,7 +3,7 @@
 #include "api/quantity.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/data_source.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 #include "kube/informers/live_object.h"
 

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "controllers/blockoperator/cluster_conditions.h"
 #include "controllers/blockoperator/provisioner.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::blockoperator {

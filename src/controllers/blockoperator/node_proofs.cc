@@ -1,6 +1,6 @@
 #include "controllers/blockoperator/node_proofs.h"
 
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::blockoperator {
 

@@ -3,7 +3,7 @@
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::blockoperator {
 

@@ -6,7 +6,7 @@
 #include "api/time.h"
 #include "controllers/blockoperator/block_volume.h"
 #include "controllers/blockoperator/provisioner.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::blockoperator {

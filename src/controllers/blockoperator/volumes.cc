@@ -7,7 +7,7 @@
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::blockoperator {

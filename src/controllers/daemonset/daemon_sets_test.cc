@@ -6,7 +6,7 @@
 
 #include "api/time.h"
 #include "controllers/daemonset/fake_daemon_set.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::daemonset {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "api/kinds/taints.h"
 #include "api/selector.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::daemonset {
 

@@ -4,7 +4,7 @@
 
 #include "api/kinds/taints.h"
 #include "controllers/daemonset/fake_daemon_set.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::daemonset {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "api/kinds/taints.h"
 #include "base/log.h"
-#include "controllers/names.h"
 #include "controllers/nodelifecycle/node_lifecycle.h"
 #include "controllers/pod_deletion.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 #include "kube/informers/live_object.h"
 

@@ -6,7 +6,7 @@
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::nodelifecycle {

@@ -6,7 +6,7 @@
 
 #include "api/time.h"
 #include "controllers/fake_cluster.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::nodelifecycle {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "controllers/names.h"
 #include "controllers/ownergc/owner_gc.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::ownergc {

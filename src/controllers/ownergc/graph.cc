@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "api/kind_info.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::ownergc {
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "controllers/fake_cluster.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::ownergc {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 #include "kube/informers/live_object.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::provisioner {
 

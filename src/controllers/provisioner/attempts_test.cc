@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "controllers/fake_cluster.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::provisioner {
 namespace {

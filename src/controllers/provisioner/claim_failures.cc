@@ -4,10 +4,10 @@
 // none exists. Then the intent is released.
 #include "base/log.h"
 #include "controllers/csi_codec.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/claim_provisioning.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/provision_metrics.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 #include "rpc/outcome.h"
 

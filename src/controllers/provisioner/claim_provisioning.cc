@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/class_translation.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/provision_metrics.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {

@@ -1,7 +1,7 @@
 #include "controllers/provisioner/class_translation.h"
 
 #include "api/migration/translation.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::provisioner {
 

@@ -5,9 +5,9 @@
 #include "api/quantity.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/reference_grants.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {

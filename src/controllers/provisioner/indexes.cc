@@ -3,8 +3,8 @@
 #include "api/migration/translation.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/volume_deletion.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::provisioner {
 

@@ -1,8 +1,8 @@
 // Decides which node's provisioner gets a claim that binds immediately (claim_provisioning.h).
 #include "base/log.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/claim_provisioning.h"
 #include "controllers/provisioner/class_translation.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {

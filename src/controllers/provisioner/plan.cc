@@ -7,7 +7,7 @@
 #include "api/quantity.h"
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::provisioner {
 

@@ -4,9 +4,9 @@
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/queue_options.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::provisioner {
 

@@ -8,8 +8,8 @@
 
 #include "api/kinds/lease_names.h"
 #include "controllers/fake_cluster.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/provisioner.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::provisioner {
 

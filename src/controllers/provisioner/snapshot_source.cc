@@ -1,9 +1,9 @@
 // The part of DataSources (data_sources.h) for volumes that are filled from a snapshot.
 #include "base/log.h"
 #include "controllers/data_source.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/data_sources.h"
 #include "controllers/provisioner/indexes.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {

@@ -7,12 +7,12 @@
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/class_parameters.h"
 #include "controllers/provisioner/class_translation.h"
 #include "controllers/provisioner/indexes.h"
 #include "controllers/provisioner/plan.h"
 #include "controllers/provisioner/provision_metrics.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "controllers/claims.h"
 #include "controllers/indexes.h"
-#include "controllers/names.h"
 #include "controllers/scheduler/scheduler.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::scheduler {

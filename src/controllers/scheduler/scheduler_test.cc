@@ -4,7 +4,7 @@
 
 #include "api/kinds/csi_names.h"
 #include "controllers/fake_snapshots.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::scheduler {
 namespace {

@@ -113,6 +113,6 @@ class Sidecar(Process):
         except OSError:
             return 0, ""
 
-    def figures(self):
+    def metrics(self):
         """Gives the text of its metrics."""
         return self.wait_for("its metrics", lambda: self.get("/metrics")[1])

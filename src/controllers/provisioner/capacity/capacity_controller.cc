@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "controllers/csi_codec.h"
-#include "controllers/names.h"
 #include "controllers/provisioner/capacity/capacity_owner.h"
 #include "controllers/queue_options.h"
+#include "controllers/well_known_names.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::provisioner {

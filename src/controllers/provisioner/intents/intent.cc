@@ -4,7 +4,7 @@
 
 #include "api/time.h"
 #include "base/base64.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 
 namespace berth::controllers::provisioner {
 

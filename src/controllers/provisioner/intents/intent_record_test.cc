@@ -7,7 +7,7 @@
 
 #include "base/base64.h"
 #include "controllers/fake_cluster.h"
-#include "controllers/names.h"
+#include "controllers/well_known_names.h"
 #include "http/gzip.h"
 
 namespace berth::controllers::provisioner {

@@ -1,4 +1,4 @@
-// The figures process_* that the Prometheus client of Go shows for every process.
+// The metrics process_* that the Prometheus client of Go shows for every process.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace berth::roles {
 // process_start_time_seconds, process_virtual_memory_bytes and process_virtual_memory_max_bytes of
 // this process, as they are now, in the text exposition format 0.0.4. Those that the kernel does
 // not tell are left out. Thread-safe.
-std::string ProcessFigures();
+std::string RenderProcessMetrics();
 
 // Bytes of IP packets of a network namespace.
 struct IpTraffic {

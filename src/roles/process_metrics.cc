@@ -1,4 +1,4 @@
-#include "roles/process_figures.h"
+#include "roles/process_metrics.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -89,7 +89,7 @@ IpTraffic ParseIpTraffic(const std::string& netstat) {
   return traffic;
 }
 
-std::string ProcessFigures() {
+std::string RenderProcessMetrics() {
   std::string text;
   AddTimesAndSizes(text);
   if (const auto most = ReadLimit(RLIMIT_AS)) {

@@ -1,4 +1,4 @@
-#include "roles/process_figures.h"
+#include "roles/process_metrics.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,14 +12,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The value of a figure; NaN if it is not in `text`.
+// The value of a metric; NaN if it is not in `text`.
 double ValueOf(const std::string& text, const std::string& name) {
   const size_t at = text.find("\n" + name + " ");
   return at == text.npos ? std::nan("") : std::stod(text.substr(at + name.size() + 2));
 }
 
-TEST(ProcessFiguresTest, AreThoseOfTheGoClient) {
-  const std::string text = ProcessFigures();
+TEST(ProcessMetricsTest, AreThoseOfTheGoClient) {
+  const std::string text = RenderProcessMetrics();
   EXPECT_THAT(text, HasSubstr("# TYPE process_cpu_seconds_total counter\n"));
   for (const char* name : {"process_max_fds", "process_open_fds", "process_resident_memory_bytes",
                            "process_start_time_seconds", "process_virtual_memory_bytes",
@@ -34,15 +34,15 @@ TEST(ProcessFiguresTest, AreThoseOfTheGoClient) {
   EXPECT_LE(ValueOf(text, "process_start_time_seconds"), now.count() + 1);
 }
 
-TEST(ProcessFiguresTest, CountTheOpenDescriptors) {
-  const double before = ValueOf(ProcessFigures(), "process_open_fds");
+TEST(ProcessMetricsTest, CountTheOpenDescriptors) {
+  const double before = ValueOf(RenderProcessMetrics(), "process_open_fds");
   const base::UniqueFd one(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const base::UniqueFd two(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  EXPECT_EQ(ValueOf(ProcessFigures(), "process_open_fds"), before + 2);
+  EXPECT_EQ(ValueOf(RenderProcessMetrics(), "process_open_fds"), before + 2);
 }
 
-TEST(ProcessFiguresTest, CountTheTrafficOfTheNetworkNamespace) {
-  const std::string text = ProcessFigures();
+TEST(ProcessMetricsTest, CountTheTrafficOfTheNetworkNamespace) {
+  const std::string text = RenderProcessMetrics();
   for (const char* name :
        {"process_network_receive_bytes_total", "process_network_transmit_bytes_total"}) {
     EXPECT_THAT(text, HasSubstr(fmt::format("# TYPE {} counter\n", name)));
@@ -50,7 +50,7 @@ TEST(ProcessFiguresTest, CountTheTrafficOfTheNetworkNamespace) {
   }
 }
 
-TEST(ProcessFiguresTest, TheTrafficIsThatOfTheLinesOfIp) {
+TEST(ProcessMetricsTest, TheTrafficIsThatOfTheLinesOfIp) {
   const IpTraffic traffic = ParseIpTraffic(
       "TcpExt: SyncookiesSent InOctets\n"
       "TcpExt: 1 2\n"
@@ -62,7 +62,7 @@ TEST(ProcessFiguresTest, TheTrafficIsThatOfTheLinesOfIp) {
   EXPECT_DOUBLE_EQ(traffic.sent, 5);
 }
 
-TEST(ProcessFiguresTest, TrafficThatTheKernelDoesNotTellIsNone) {
+TEST(ProcessMetricsTest, TrafficThatTheKernelDoesNotTellIsNone) {
   for (const char* netstat : {"", "IpExt: InOctets\n", "IpExt: InOctets OutOctets\nIpExt:\n",
                               "TcpExt: InOctets\nTcpExt: 4\n"}) {
     const IpTraffic traffic = ParseIpTraffic(netstat);

@@ -1,4 +1,4 @@
-"""The figures for Prometheus: each one that a Go sidecar gives, Berth gives in its place, with the same labels."""
+"""The metrics for Prometheus: each one that a Go sidecar gives, Berth gives in its place, with the same labels."""
 import contextlib
 import re
 
@@ -13,7 +13,7 @@ from lib.standalone import Failure, wait_for
 GO_PROGRAMS = ("csi-provisioner", "csi-attacher", "csi-resizer", "csi-snapshotter", "snapshot-controller", "livenessprobe")
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
 NO_GROUPS = "--feature-gates=CSIVolumeGroupSnapshot=false"
-# Figures of the Go language and of the HTTP library are no promise of a sidecar.
+# Metrics of the Go language and of the HTTP library are no promise of a sidecar.
 PREFIXES = ("csi_", "workqueue_", "leader_election_", "process_", "controller_", "snapshot_controller_", "persistentvolume")
 # Go's provisioner often asks twice for a deletion, so that it counts a failed one, and has two queues more, for what Berth keeps in
 # the queue of claims. Which calls are made at the start under the driver's name differs from one Go program to the other; those
@@ -25,8 +25,8 @@ COUNT = "csi_sidecar_operations_seconds_count"
 LEASE = re.compile(r'(leader_election_master_status\{name=)"[^"]*"')
 
 
-def figures_of(text):
-    """Gives the names of all figures with their labels and values, without the buckets of histograms."""
+def metrics_of(text):
+    """Gives the names of all metrics with their labels and values, without the buckets of histograms."""
     found = set()
     for line in text.splitlines():
         series = line.rpartition(" ")[0]
@@ -37,24 +37,24 @@ def figures_of(text):
 
 
 def check(world, sidecar):
-    """Compares the figures; those that Berth gives beyond Go's are no difference. A program counts what it did after the
+    """Compares the metrics; those that Berth gives beyond Go's are no difference. A program counts what it did after the
     object is written, so they are waited for."""
     def read():
-        return [LEASE.sub(r'\1""', figure) for figure in without_names(figures_of(sidecar.figures()), world.names)]
+        return [LEASE.sub(r'\1""', metric) for metric in without_names(metrics_of(sidecar.metrics()), world.names)]
 
     with contextlib.suppress(Failure):
-        wait_for("the figures", lambda: set(world.observed.values.get("figures", ())) <= set(read()), seconds=10)
+        wait_for("the metrics", lambda: set(world.observed.values.get("metrics", ())) <= set(read()), seconds=10)
     found = read()
     if not world.of_go:
-        found = [figure for figure in found if figure in world.observed.values["figures"]]
-    world.same("figures", found)
+        found = [metric for metric in found if metric in world.observed.values["metrics"]]
+    world.same("metrics", found)
     check_unnamed_calls(world, sidecar)
 
 
 def check_unnamed_calls(world, sidecar):
     """Compares which calls are counted without the driver's name, because it was not known yet. They differ from one Go program to
     the other."""
-    world.same("unnamed calls", sorted(line.rpartition(" ")[0] for line in sidecar.figures().splitlines()
+    world.same("unnamed calls", sorted(line.rpartition(" ")[0] for line in sidecar.metrics().splitlines()
                                        if line.startswith(COUNT) and "unknown-driver" in line))
 
 
@@ -63,7 +63,7 @@ def grow(world, size):
 
 
 def test_of_the_provisioner(world):
-    """The figures of csi-provisioner after a claim was bound and deleted."""
+    """The metrics of csi-provisioner after a claim was bound and deleted."""
     world.make_class()
     sidecar = world.start("csi-provisioner", *FAST)
     world.claim("data")
@@ -82,7 +82,7 @@ def attach_and_detach(world, volume):
 
 
 def check_calls(plugin, sidecar):
-    calls = [figure for figure in figures_of(sidecar.figures()) if figure.startswith(COUNT)]
+    calls = [metric for metric in metrics_of(sidecar.metrics()) if metric.startswith(COUNT)]
     plugin.world.same("calls", without_names(calls, plugin.world.names))
     check_unnamed_calls(plugin.world, sidecar)
 
@@ -95,14 +95,14 @@ def plugin(new_world):
 
 
 def test_of_a_volume_of_a_plugin(plugin):
-    """The figures of a driver that replaces an in-tree plugin, after a volume of the plugin was made and deleted."""
+    """The metrics of a driver that replaces an in-tree plugin, after a volume of the plugin was made and deleted."""
     _, provisioner = plugin.bound()
     plugin.remove()
     check_calls(plugin, provisioner)
 
 
 def test_of_an_attached_volume_of_a_plugin(plugin):
-    """The figures of such a driver's attacher, after a volume of the plugin was attached and detached."""
+    """The metrics of such a driver's attacher, after a volume of the plugin was attached and detached."""
     world = plugin.world
     volume, _ = plugin.bound(go=False)
     sidecar = world.start("csi-attacher", *FAST)
@@ -111,7 +111,7 @@ def test_of_an_attached_volume_of_a_plugin(plugin):
 
 
 def test_of_a_grown_volume_of_a_plugin(plugin):
-    """The figures of such a driver's resizer, after a volume of the plugin has grown."""
+    """The metrics of such a driver's resizer, after a volume of the plugin has grown."""
     world = plugin.world
     volume, _ = plugin.bound(go=False)
     sidecar = world.start("csi-resizer", *FAST)
@@ -129,14 +129,14 @@ def volume(world):
 
 
 def test_of_the_attacher(world, volume):
-    """The figures of csi-attacher after a volume was attached and detached."""
+    """The metrics of csi-attacher after a volume was attached and detached."""
     sidecar = world.start("csi-attacher", *FAST)
     attach_and_detach(world, volume)
     check(world, sidecar)
 
 
 def test_of_the_resizer(world, volume):
-    """The figures of csi-resizer after a volume has grown."""
+    """The metrics of csi-resizer after a volume has grown."""
     sidecar = world.start("csi-resizer", *FAST)
     grow(world, "2Mi")
     world.wait("PersistentVolume", volume, lambda item: item["spec"]["capacity"]["storage"] == "2Mi")
@@ -145,13 +145,13 @@ def test_of_the_resizer(world, volume):
 
 def is_under_way(controller):
     """Whether the snapshot controller counts an operation that is under way."""
-    found = re.search(r"^snapshot_controller_operations_in_flight (\S+)", controller.figures(), re.MULTILINE)
+    found = re.search(r"^snapshot_controller_operations_in_flight (\S+)", controller.metrics(), re.MULTILINE)
     return found is not None and float(found[1]) > 0
 
 
 @pytest.mark.parametrize("program", ["csi-snapshotter", "snapshot-controller"])
 def test_of_snapshots(world, volume, program):
-    """The figures of both programs of snapshots after one was taken and deleted."""
+    """The metrics of both programs of snapshots after one was taken and deleted."""
     sidecars = {"snapshot-controller": world.start("snapshot-controller", NO_GROUPS)}
     kind = f"snapshots-{world.namespace}"
     world.create(objects.snapshot_class(kind, world.driver))
@@ -183,5 +183,5 @@ def test_of_the_liveness_probe(world, liveness):
     assert liveness.get("/healthz")[0] == 500
     world.double.start()
     wait_for("it to be alive again", lambda: liveness.get("/healthz") == (200, "ok"))
-    counted = [line for line in liveness.figures().splitlines() if line.startswith(COUNT)]
+    counted = [line for line in liveness.metrics().splitlines() if line.startswith(COUNT)]
     world.same("calls", sorted(without_names(counted, world.names)))
