@@ -37,7 +37,7 @@ class BlockOperatorTest : public ::testing::Test {
     options_.agents = {.install = false, .deploy = false};
     options_.open_backend =
         [this](const base::Json& settings) -> base::StatusOr<std::unique_ptr<block::Backend>> {
-      RETURN_IF_ERROR(store_->CheckOpen());
+      RETURN_IF_ERROR(store_->BeginOpen());
       if (!settings.contains("images") && !settings.contains("rbd")) {
         return base::Error(base::StatusCode::kInvalidArgument, "no back end is called so");
       }

@@ -269,7 +269,7 @@ TEST_F(FencedClustersTest, ADeletedClusterStaysUntilTheFenceOfACleanNodeIsLifted
 TEST_F(FencedClustersTest, ABackEndThatCannotBeOpenedLeavesNoFenceUntold) {
   BeginRecorded();
   EXPECT_TRUE(WaitCondition("True "));
-  store_->RefuseOpen(base::Error(StatusCode::kFailedPrecondition, "the program is not there"));
+  store_->Refuse("open", base::Error(StatusCode::kFailedPrecondition, "the program is not there"));
   Change({{"spec", {{"backend", Pool("10.0.0.2:6789")}}}});  // one that is open stays so
   Delete();
   ASSERT_TRUE(
@@ -279,7 +279,7 @@ TEST_F(FencedClustersTest, ABackEndThatCannotBeOpenedLeavesNoFenceUntold) {
   EXPECT_TRUE(WaitCondition("ceph osd blocklist rm 10.0.0.5:0/3710147553"));
   EXPECT_EQ(Recorded(), "node-a node-gone ");
   store_->RefuseUnfence("");
-  store_->RefuseOpen(base::OkStatus());
+  store_->Refuse("open", base::OkStatus());
   ASSERT_TRUE(WaitGone());
   EXPECT_FALSE(IsFenced("node-a"));
 }
@@ -325,7 +325,7 @@ TEST_F(FencedClustersTest, AFenceIsRecordedWhenTheNextUserOfTheVolumeHasMadeIt) 
 
 TEST_F(FencedClustersTest, AClusterWithoutAFenceThatIsKnownOfGoesWithoutItsStorage) {
   PutPool();
-  store_->RefuseFenceList(base::Error(StatusCode::kUnavailable, "no monitor answers"));
+  store_->Refuse("fenced", base::Error(StatusCode::kUnavailable, "no monitor answers"));
   Start();
   ASSERT_TRUE(WaitPhase("Ready"));
   Delete();
@@ -346,7 +346,7 @@ TEST_F(FencedClustersTest, ABackEndWithoutFencesHoldsNothingUpAlsoIfItCannotBeOp
   store_->CanFence(false);
   Begin();
   ASSERT_TRUE(WaitPhase("Ready"));
-  store_->RefuseOpen(base::Error(StatusCode::kFailedPrecondition, "the program is not there"));
+  store_->Refuse("open", base::Error(StatusCode::kFailedPrecondition, "the program is not there"));
   Change({{"spec", {{"backend", {{"images", {{"folder", "/srv/other"}}}}}}}});
   ASSERT_TRUE(WaitPhase("Failed"));
   Delete();

@@ -73,14 +73,11 @@ class FakeStore {
     base::MutexLock lock(images.mutex);
     images.snapshots = what;
   }
-  // Snapshots fail so, until it is OK again.
-  void RefuseSnapshots(const base::Status& why) {
+  // All calls of that kind ("open", "create", "snapshot", "delete", "grow", "list", "fenced") fail
+  // so, until it is OK again.
+  void Refuse(const std::string& kind, const base::Status& why) {
     base::MutexLock lock(mutex_);
-    refused_snapshots_ = why;
-  }
-  base::Status CheckSnapshot() {
-    base::MutexLock lock(mutex_);
-    return refused_snapshots_;
+    refused_[kind] = why;
   }
   // No other node ever sees a lock of `node`.
   void HideLocksOf(const std::string& node) {
@@ -96,24 +93,6 @@ class FakeStore {
     base::MutexLock lock(mutex_);
     if (node != never_unfenced_) return base::OkStatus();
     return base::Error(base::StatusCode::kPermissionDenied, "as the test wants");
-  }
-  // A back end cannot be opened, until it is OK again.
-  void RefuseOpen(const base::Status& why) {
-    base::MutexLock lock(mutex_);
-    refused_open_ = why;
-  }
-  base::Status CheckOpen() {
-    base::MutexLock lock(mutex_);
-    return refused_open_;
-  }
-  // ListFenced fails so, until it is OK again.
-  void RefuseFenceList(const base::Status& why) {
-    base::MutexLock lock(mutex_);
-    refused_fence_list_ = why;
-  }
-  base::Status CheckFenceList() {
-    base::MutexLock lock(mutex_);
-    return refused_fence_list_;
   }
   void RefuseLocks(const base::Status& why) {
     base::MutexLock lock(images.mutex);
@@ -140,7 +119,11 @@ class FakeStore {
     ++tries_;
     RETURN_IF_ERROR(outage_);
     calls_.push_back(call);
-    return base::OkStatus();
+    return GetRefusal(call.substr(0, call.find(' ')));
+  }
+  base::Status BeginOpen() {
+    base::MutexLock lock(mutex_);
+    return GetRefusal("open");
   }
   base::Status End(const std::string& call) {
     base::MutexLock lock(mutex_);
@@ -157,12 +140,15 @@ class FakeStore {
   std::function<void()> while_creating;
 
  private:
+  base::Status GetRefusal(const std::string& kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto found = refused_.find(kind);
+    return found == refused_.end() ? base::OkStatus() : found->second;
+  }
+
   mutable base::Mutex mutex_;
   std::map<std::string, std::deque<base::Status>> lost_ ABSL_GUARDED_BY(mutex_);
   base::Status outage_ ABSL_GUARDED_BY(mutex_);
-  base::Status refused_snapshots_ ABSL_GUARDED_BY(mutex_);
-  base::Status refused_open_ ABSL_GUARDED_BY(mutex_);
-  base::Status refused_fence_list_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, base::Status> refused_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> lost_files_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mutex_);
   int looks_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -195,7 +181,6 @@ class FakeStoreBackend : public block::FakeBackend {
                                                   const std::string& snapshot) override {
     if (store_.while_creating) store_.while_creating();
     RETURN_IF_ERROR(store_.Begin(fmt::format("snapshot {} of {}", snapshot, image)));
-    RETURN_IF_ERROR(store_.CheckSnapshot());
     ASSIGN_OR_RETURN(block::ImageInfo made, FakeBackend::CreateSnapshot(image, snapshot));
     RETURN_IF_ERROR(store_.End("snapshot"));
     return made;
@@ -221,7 +206,6 @@ class FakeStoreBackend : public block::FakeBackend {
   }
   base::StatusOr<std::map<std::string, std::vector<std::string>>> ListFenced() override {
     RETURN_IF_ERROR(store_.Begin("fenced"));
-    RETURN_IF_ERROR(store_.CheckFenceList());
     return FakeBackend::ListFenced();
   }
   base::Status Unfence(const api::NodeName& node,

@@ -204,12 +204,12 @@ TEST_F(SnapshotsTest, ABackEndThatMakesNoneSaysSo) {
 }
 
 TEST_F(SnapshotsTest, AFullPoolIsToldAndTriedAgain) {
-  store_->RefuseSnapshots(base::Error(StatusCode::kResourceExhausted, "the pool is full"));
+  store_->Refuse("snapshot", base::Error(StatusCode::kResourceExhausted, "the pool is full"));
   Begin();
   PutBound("data");
   cluster_.Put(MakeSnapshot());
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Get().error() == "the pool is full"; }));
-  store_->RefuseSnapshots(base::OkStatus());
+  store_->Refuse("snapshot", base::OkStatus());
   ASSERT_TRUE(WaitReady());
   EXPECT_EQ(Get().error(), "");
 }
@@ -224,7 +224,7 @@ TEST_F(SnapshotsTest, AVolumeOfAnotherDriverIsRefused) {
 }
 
 TEST_F(SnapshotsTest, TheVolumeOfADeletedClaimStaysUntilItsSnapshotIsMade) {
-  store_->RefuseSnapshots(base::Error(StatusCode::kResourceExhausted, "the pool is full"));
+  store_->Refuse("snapshot", base::Error(StatusCode::kResourceExhausted, "the pool is full"));
   Begin();
   PutBound("data");
   cluster_.Put(MakeSnapshot());
@@ -233,7 +233,7 @@ TEST_F(SnapshotsTest, TheVolumeOfADeletedClaimStaysUntilItsSnapshotIsMade) {
   ASSERT_TRUE(cluster_.events.WaitFor(
       "VolumeFailedDelete pvc-uid-data: BlockSnapshot 'default/monday' is to be made of it: the "
       "pool is full"));
-  store_->RefuseSnapshots(base::OkStatus());
+  store_->Refuse("snapshot", base::OkStatus());
   ASSERT_TRUE(WaitReady());
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
   EXPECT_TRUE(store_->Has("snap-uid-monday"));
