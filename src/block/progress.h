@@ -1,5 +1,6 @@
 // Says how far a long call of a back end is while it runs. Only calls that may take minutes report:
-// the deletion of a large image of Ceph, and the wiping of a LUN.
+// the deletion of a large image of Ceph, the wiping of a LUN, and the copy of an image in a folder
+// whose file system cannot share blocks.
 #pragma once
 
 #include "base/workers/thread_listener.h"

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "block/progress.h"
 #include "block/sizes.h"
 #include "platform/errno.h"
 #include "platform/file_systems/reflink.h"
@@ -225,8 +226,11 @@ base::Status ImageFolder::FillImage(const base::UniqueFd& image, ImageRecord& re
     ASSIGN_OR_RETURN(const ImageRecord noted, ReadReady(record.source));
     if (noted.formatting.empty()) {
       record.fs_uuid = noted.fs_uuid;
-      RETURN_IF_ERROR(platform::CopyImage(from.get(), image.get(),
-                                          {.deadline = steady_clock::now() + kCopyTime}));
+      const auto* report = ProgressScope::current();
+      RETURN_IF_ERROR(
+          platform::CopyImage(from.get(), image.get(),
+                              {.deadline = steady_clock::now() + kCopyTime,
+                               .report = report == nullptr ? ProgressScope::Report() : *report}));
     }
   }
   return ExtendImage(image, record.size_bytes);

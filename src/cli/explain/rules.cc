@@ -25,7 +25,7 @@ std::span<const Rule> AllRules() {
       &ClaimMissing, &ClaimBeingDeleted, &WrongVolumeMode, &NoClass,
       // source
       &DataSourceMissing, &SnapshotNotReady, &BlockSnapshotNotReady, &CloneSourceUnbound,
-      &PopulatorAbsent, &SecretMissing, &WrongParameter,
+      &ImageBeingCopied, &PopulatorAbsent, &SecretMissing, &WrongParameter,
       // the controllers whose turn it is
       &DriverStopped, &RoleStopped, &NoLeader,
       // volume

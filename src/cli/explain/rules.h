@@ -88,6 +88,9 @@ std::optional<Cause> PopulatorAbsent(const State& state);
 std::optional<Cause> SecretMissing(const State& state);
 std::optional<Cause> WrongParameter(const State& state);
 std::optional<Cause> NoTopology(const State& state);
+// rules_image.cc
+std::optional<Cause> ImageBeingDeleted(const State& state);
+std::optional<Cause> ImageBeingCopied(const State& state);
 // rules_node.cc
 std::optional<Cause> NodeGone(const State& state);
 std::optional<Cause> VolumesNodeGone(const State& state);
@@ -128,7 +131,6 @@ std::optional<Cause> ContainerFails(const State& state);
 std::optional<Cause> ContainerEnded(const State& state);
 std::optional<Cause> NotReady(const State& state);
 std::optional<Cause> DeletionFails(const State& state);
-std::optional<Cause> ImageBeingDeleted(const State& state);
 std::optional<Cause> FinalizerLeft(const State& state);
 
 }  // namespace berth::cli::explain

@@ -291,27 +291,6 @@ std::optional<Cause> DeletionFails(const State& state) {
   return std::nullopt;
 }
 
-// The deletion of a large image or LUN, of which the block operator says each half minute how far
-// it is.
-std::optional<Cause> ImageBeingDeleted(const State& state) {
-  constexpr std::chrono::seconds kStillTrue{90};
-  const bool goes = state.object.deleting();
-  if (state.object.kind() != "PersistentVolume" || (!goes && state.volume->phase() != "Released")) {
-    return std::nullopt;
-  }
-  const api::Event* event = FindEvent(state, "PersistentVolume", "VolumeDeleting");
-  if (event == nullptr || !IsRecent(state, *event, kStillTrue)) return std::nullopt;
-  return Cause{.id = "image-being-deleted",
-               .link = Link::kDeletion,
-               .waiting = true,
-               .summary = event->String({"message"}),
-               .proof = {fmt::format("the block operator reported this {} ago (event {})",
-                                     api::AgeSince(event->String({"lastTimestamp"}), state.now),
-                                     event->String({"reason"}))},
-               .owner = Owner::kController,
-               .step = "wait: the storage gives the space back piece by piece"};
-}
-
 std::optional<Cause> FinalizerLeft(const State& state) {
   if (!state.object.deleting()) return std::nullopt;
   const std::vector<std::string> finalizers = state.object.finalizers();

@@ -37,6 +37,25 @@ TEST_F(RulesTest, ADataSourceThatIsMissingOrNotReady) {
   EXPECT_EQ(First().id, "waits-for-role");
 }
 
+TEST_F(RulesTest, AnImageWhoseCopyTakesLong) {
+  Unbind();
+  state_.claim->Set({"spec", "dataSource"}, {{"kind", "PersistentVolumeClaim"}, {"name", "owner"}});
+  state_.data_source = api::Object({{"kind", "PersistentVolumeClaim"},
+                                    {"metadata", {{"name", "owner"}, {"namespace", "default"}}},
+                                    {"status", {{"phase", "Bound"}}}});
+  const std::string before = First().id;
+  EXPECT_NE(before, "image-being-copied");
+  state_.events = {api::Event({{"reason", "ImageCopying"},
+                               {"message", "image 'pvc-2' is being copied: 61 % is done"},
+                               {"involvedObject", {{"kind", "PersistentVolumeClaim"}}},
+                               {"lastTimestamp", "2026-01-01T00:59:30Z"}})};
+  EXPECT_EQ(First().id, "image-being-copied");
+  EXPECT_EQ(First().summary, "image 'pvc-2' is being copied: 61 % is done");
+  EXPECT_TRUE(First().waiting);
+  state_.events[0].Set({"lastTimestamp"}, "2026-01-01T00:55:00Z");
+  EXPECT_EQ(First().id, before);
+}
+
 TEST_F(RulesTest, ABlockSnapshotThatIsMissingOrNotMade) {
   Unbind();
   state_.claim->Set(

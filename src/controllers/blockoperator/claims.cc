@@ -103,10 +103,12 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageC
   const StatusOr<Claim> begun = BeginProvisioning(claim, plan);
   if (!begun.ok()) return AfterApi(begun.status());
 
+  const auto create = [&] {
+    const ImageProgress progress = ReportCopy(*begun, wanted);
+    return Passing<"blockoperator.create">([&] { return (*backend)->Create(wanted); });
+  };
   const StatusOr<block::ImageInfo> image =
-      CloneSourceName(*begun).empty()
-          ? Passing<"blockoperator.create">([&] { return (*backend)->Create(wanted); })
-          : CreateCopy(*begun, wanted, **backend);
+      CloneSourceName(*begun).empty() ? create() : CreateCopy(*begun, wanted, **backend);
   if (!image.ok()) {
     return Failed(
         *begun, storage_class.name(),

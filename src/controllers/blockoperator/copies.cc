@@ -111,6 +111,13 @@ StatusOr<std::string> Provisioner::SnapshotImage(const Claim& claim, const Plan&
   return snapshot->snapshot();
 }
 
+ImageProgress Provisioner::ReportCopy(const Claim& claim, const block::NewImage& wanted) const {
+  return ImageProgress(
+      context_.events, claim.reference(), kImageCopying,
+      fmt::format("image '{}' is being copied from image '{}'", wanted.name, wanted.source),
+      {.patience = progress_patience_});
+}
+
 StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
                                                    const block::NewImage& wanted,
                                                    block::Backend& backend) {
@@ -128,6 +135,7 @@ StatusOr<block::ImageInfo> Provisioner::CreateCopy(const Claim& claim,
   }
   if (read.code() != StatusCode::kNotFound) return read;
   const auto copied = quiet_copies_.Copy(*volume, backend, wanted.name, [&] {
+    const ImageProgress progress = ReportCopy(claim, wanted);
     return Passing<"blockoperator.copy">([&] { return backend.Create(wanted); });
   });
   RETURN_IF_ERROR_WITH(copied, fmt::format("copy claim '{}'", source->name()));

@@ -167,13 +167,14 @@ class FakeStoreBackend : public block::FakeBackend {
     const std::string of = wanted.source.empty() ? "" : " of " + wanted.source;
     RETURN_IF_ERROR(
         store_.Begin(fmt::format("create {} {}{}", wanted.name, wanted.size_bytes, of)));
+    if (!wanted.source.empty()) Report(0.61);
     ASSIGN_OR_RETURN(block::ImageInfo made, FakeBackend::Create(wanted));
     RETURN_IF_ERROR(store_.End("create"));
     return made;
   }
   base::Status Delete(const std::string& image) override {
     RETURN_IF_ERROR(store_.Begin("delete " + image));
-    if (const auto* report = block::ProgressScope::current(); report != nullptr) (*report)(0.43);
+    Report(0.43);
     RETURN_IF_ERROR(FakeBackend::Delete(image));
     return store_.End("delete");
   }
@@ -181,6 +182,7 @@ class FakeStoreBackend : public block::FakeBackend {
                                                   const std::string& snapshot) override {
     if (store_.while_creating) store_.while_creating();
     RETURN_IF_ERROR(store_.Begin(fmt::format("snapshot {} of {}", snapshot, image)));
+    Report(0.61);
     ASSIGN_OR_RETURN(block::ImageInfo made, FakeBackend::CreateSnapshot(image, snapshot));
     RETURN_IF_ERROR(store_.End("snapshot"));
     return made;
@@ -215,6 +217,10 @@ class FakeStoreBackend : public block::FakeBackend {
   }
 
  private:
+  static void Report(double part) {
+    if (const auto* report = block::ProgressScope::current(); report != nullptr) (*report)(part);
+  }
+
   FakeStore& store_;
 };
 

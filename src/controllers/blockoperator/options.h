@@ -42,7 +42,7 @@ struct Options {
   // How long the deletion of a volume waits without a word for the nodes to unmount it.
   std::chrono::milliseconds unmount_patience{std::chrono::minutes(1)};
   std::chrono::milliseconds unmount_pause{5000};  // until it looks again whether they have
-  // How long the deletion of an image lasts before events say how far it is.
+  // How long the deletion or copy of an image lasts before events say how far it is.
   std::chrono::milliseconds progress_patience{5000};
   // How often all fences and clean-ups are checked, in addition to the watches.
   std::chrono::milliseconds scan_interval{std::chrono::hours(24)};

@@ -31,6 +31,7 @@
 #include "controllers/blockoperator/backends.h"
 #include "controllers/blockoperator/block_volume.h"
 #include "controllers/blockoperator/claim_plan.h"
+#include "controllers/blockoperator/image_progress.h"
 #include "controllers/blockoperator/options.h"
 #include "controllers/blockoperator/quiet_copies.h"
 #include "controllers/blockoperator/uses.h"
@@ -87,6 +88,8 @@ class Provisioner {
                                           block::Backend& backend);
   // The same of a claim that a BlockSnapshot fills.
   base::StatusOr<std::string> SnapshotImage(const Claim& claim, const Plan& plan);
+  // Tells how far the copy is that this thread makes for the claim.
+  ImageProgress ReportCopy(const Claim& claim, const block::NewImage& wanted) const;
   // Deletes the copy if a use of the source begins while the copy runs.
   base::StatusOr<block::ImageInfo> CreateCopy(const Claim& claim, const block::NewImage& wanted,
                                               block::Backend& backend);

@@ -132,6 +132,18 @@ TEST_F(BlockOperatorTest, ACopyIsMadeOfAClaimThatNobodyUses) {
   EXPECT_EQ(store_->Count("create pvc-uid-copy 1073741824 of pvc-uid-data"), 1);
 }
 
+TEST_F(BlockOperatorTest, ACopyThatTakesLongSaysHowFarItIs) {
+  options_.progress_patience = std::chrono::milliseconds(0);
+  Begin();
+  PutBound("data");
+  CreateClaim("copy",
+              {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "data"}}}}}});
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Normal ImageCopying default/copy: image 'pvc-uid-copy' is being copied from image "
+      "'pvc-uid-data': 61 % is done"));
+  EXPECT_TRUE(WaitVolume("pvc-uid-copy"));
+}
+
 TEST_F(BlockOperatorTest, ACopyOfWhatIsInUseWaits) {
   Begin();
   PutBound("data");

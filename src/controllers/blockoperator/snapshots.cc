@@ -4,6 +4,7 @@
 #include "api/time.h"
 #include "base/log.h"
 #include "controllers/blockoperator/block_volume.h"
+#include "controllers/blockoperator/image_progress.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
@@ -27,6 +28,7 @@ Snapshots::Snapshots(const Context& context, Backends& backends, QuietCopies& co
     : context_(context),
       backends_(backends),
       quiet_copies_(copies),
+      progress_patience_(options.progress_patience),
       snapshots_(context.informers.OfOptional<Snapshot>()),
       claims_(context.informers.Of<Claim>()),
       volumes_(context.informers.Of<Volume>()),
@@ -181,6 +183,10 @@ StatusOr<block::ImageInfo> Snapshots::CallBackend(const Snapshot& snapshot) {
         snapshot.volume_name(), snapshot.image());
   }
   const auto make = [&] {
+    const ImageProgress progress(
+        context_.events, snapshot.reference(), kImageCopying,
+        fmt::format("image '{}' is being copied to '{}'", block->image, ImageName(snapshot)),
+        {.patience = progress_patience_});
     return Passing<"blockoperator.snapshot">(
         [&] { return backend->CreateSnapshot(block->image, ImageName(snapshot)); });
   };
@@ -226,6 +232,9 @@ Status Snapshots::DeleteImage(const Snapshot& snapshot) {
                  snapshot.cluster(), name, api::kSnapshotFinalizer);
   }
   RETURN_IF_ERROR(backend);
+  const ImageProgress progress(context_.events, snapshot.reference(), kSnapshotDeleting,
+                               fmt::format("snapshot '{}' is being deleted", name),
+                               {.patience = progress_patience_});
   const Status deleted = Passing<"blockoperator.delete">([&] { return (*backend)->Delete(name); });
   // A back end that cannot delete snapshots cannot make them, either, so there is nothing to
   // delete.

@@ -62,6 +62,7 @@ class Snapshots {
   const Context context_;
   Backends& backends_;
   QuietCopies& quiet_copies_;
+  const std::chrono::milliseconds progress_patience_;
   kube::Informer<Snapshot>& snapshots_;
   kube::Informer<Claim>& claims_;
   kube::Informer<Volume>& volumes_;

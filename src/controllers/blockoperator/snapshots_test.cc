@@ -214,6 +214,21 @@ TEST_F(SnapshotsTest, AFullPoolIsToldAndTriedAgain) {
   EXPECT_EQ(Get().error(), "");
 }
 
+TEST_F(SnapshotsTest, WhatTakesLongSaysHowFarItIs) {
+  options_.progress_patience = std::chrono::milliseconds(0);
+  Begin();
+  PutBound("data");
+  cluster_.Put(MakeSnapshot());
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Normal ImageCopying default/monday: image 'pvc-uid-data' is being copied to "
+      "'snap-uid-monday': 61 % is done"));
+  ASSERT_TRUE(WaitReady());
+  Delete();
+  EXPECT_TRUE(cluster_.events.WaitFor(
+      "Normal SnapshotDeleting default/monday: snapshot 'snap-uid-monday' is being deleted: 43 % "
+      "is done"));
+}
+
 TEST_F(SnapshotsTest, AVolumeOfAnotherDriverIsRefused) {
   Begin();
   cluster_.Put(MakeVolume("other", BoundVolume("data")));

@@ -2,8 +2,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "block/progress.h"
-#include "controllers/blockoperator/deletion_progress.h"
+#include "controllers/blockoperator/image_progress.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/claims.h"
 #include "controllers/data_source.h"
@@ -178,9 +177,9 @@ Provisioner::Outcome Provisioner::AwaitRelease(const Volume& volume, const std::
 
 base::Status Provisioner::Destroy(const Volume& volume, const BlockVolume& block) {
   ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Of(block.cluster));
-  DeletionProgress progress(context_.events, volume.reference(), block.image,
-                            {.patience = progress_patience_});
-  const block::ProgressScope scope([&](double part) { progress.Report(part); });
+  const ImageProgress progress(context_.events, volume.reference(), kVolumeDeleting,
+                               fmt::format("image '{}' is being deleted", block.image),
+                               {.patience = progress_patience_});
   RETURN_IF_ERROR_WITH(
       Passing<"blockoperator.delete">([&] { return backend->Delete(block.image); }),
       fmt::format("delete image '{}'", block.image));

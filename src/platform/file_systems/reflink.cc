@@ -78,7 +78,9 @@ base::Status CopySparse(int from, int to, off_t size, const CopyOptions& options
     hole = std::min(hole, size);
     for (at = data; at < hole; at = std::min(at + kStepBytes, hole)) {
       RETURN_IF_ERROR(CheckCopyLimits(options));
-      RETURN_IF_ERROR(CopyStep(from, to, at, std::min(at + kStepBytes, hole)));
+      const off_t end = std::min(at + kStepBytes, hole);
+      RETURN_IF_ERROR(CopyStep(from, to, at, end));
+      if (options.report) options.report(static_cast<double>(end) / static_cast<double>(size));
     }
     at = std::max(at, hole);
   }

@@ -11,10 +11,12 @@
 namespace berth::platform {
 
 struct CopyOptions {
-  // These two do not apply to a clone by reference, which is done in one step.
+  // These three do not apply to a clone by reference, which is done in one step.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::function<bool()> cancelled;  // asked every 16 MiB at most; may be empty
-  bool reflink = true;              // false: always copy
+  // Gets the part of the size that is done, from 0 to 1, after each 16 MiB at most; may be empty.
+  std::function<void(double)> report;
+  bool reflink = true;  // false: always copy
 };
 
 enum class CopyMethod { kReflink, kSparseCopy };

@@ -60,6 +60,17 @@ TEST_F(CopyImageTest, StopsWhenToldTo) {
   EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
 }
 
+TEST_F(CopyImageTest, ReportsHowFarItIs) {
+  std::vector<double> parts;
+  ASSERT_TRUE(CopyImage(from_.get(), to_.get(),
+                        {.report = [&](double part) { parts.push_back(part); }, .reflink = false})
+                  .ok());
+  ASSERT_EQ(parts.size(), 2u);  // one for each piece of data
+  EXPECT_LT(parts[0], 0.1);
+  EXPECT_GT(parts[1], 0.6);
+  EXPECT_LT(parts[1], 0.7);
+}
+
 TEST_F(CopyImageTest, StopsAtTheDeadline) {
   const auto result = CopyImage(from_.get(), to_.get(), {.deadline = {}, .reflink = false});
   EXPECT_EQ(result.status().code(), StatusCode::kDeadlineExceeded);
