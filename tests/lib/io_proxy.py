@@ -46,6 +46,10 @@ class IoProxy:
                 continue
         return files
 
+    def loops(self):
+        """Gives the attachments of its volumes to loop devices: by the device's path."""
+        return {device: mounts.attachment_of(device) for device in mounts.loops_below(self.folder, self.inside)}
+
     def log_tail(self, lines=60):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 

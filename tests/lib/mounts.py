@@ -59,12 +59,18 @@ def let_go_of_others(pid, own=None):
     assert not left, f"process {pid} keeps mounts of other tests: {left}"
 
 
-def loops_below(folder):
-    """Gives the loop devices of files below a folder."""
-    listing = subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"],
+def loops_below(folder, inside=lambda *command: command):
+    """Gives the loop devices of files below a folder. `inside` gives a command as it has to be run where the folder is
+    seen: elsewhere the kernel gives another path."""
+    listing = subprocess.run(inside("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"),
                              capture_output=True, text=True, check=True).stdout
     lines = (line.partition(" ") for line in listing.splitlines())
     return [name for name, _, backing in lines if backing.strip().startswith(str(folder))]
+
+
+def attachment_of(device):
+    """Gives the number that the kernel gave the attachment of a loop device, and gives no other one."""
+    return pathlib.Path("/sys/block", device.removeprefix("/dev/"), "diskseq").read_text()
 
 
 def detach_loops_below(folder):

@@ -3,6 +3,7 @@ import base64
 import pathlib
 import shutil
 import signal
+import subprocess
 import tempfile
 
 from lib import mounts, objects
@@ -42,6 +43,7 @@ class FurtherStorageNode:
         self.name = name
         self.further = FurtherNode(berth, name, pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp")))
         self.node = None
+        self.lost_loops = []  # of lives that ended: a machine would lose them with its power
 
     def start(self):
         """Switches the machine on."""
@@ -61,6 +63,7 @@ class FurtherStorageNode:
         if self.node is None:
             return
         self.thaw()  # its containerd has to end the containers
+        self.lost_loops.extend(self.node.proxy.loops().items())
         self.further.switch_off()
         self.node.kill()
         mounts.unmount_below(self.further.folder)
@@ -69,6 +72,9 @@ class FurtherStorageNode:
 
     def remove(self):
         self.switch_off()
+        for device, attachment in self.lost_loops:
+            if mounts.attachment_of(device) == attachment:
+                subprocess.run(["losetup", "--detach", device], check=False)
         mounts.detach_loops_below(self.further.folder)
         shutil.rmtree(self.further.folder, ignore_errors=True)
 

@@ -43,7 +43,7 @@ TEST_F(RulesTest, AnImageWhoseCopyTakesLong) {
   state_.data_source = api::Object({{"kind", "PersistentVolumeClaim"},
                                     {"metadata", {{"name", "owner"}, {"namespace", "default"}}},
                                     {"status", {{"phase", "Bound"}}}});
-  const std::string before = First().id;
+  const std::string before(First().id);
   EXPECT_NE(before, "image-being-copied");
   state_.events = {api::Event({{"reason", "ImageCopying"},
                                {"message", "image 'pvc-2' is being copied: 61 % is done"},
