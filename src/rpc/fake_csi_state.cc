@@ -235,6 +235,11 @@ Status FakeCsiState::Handle(const csi::v1::ControllerModifyVolumeRequest& reques
                             csi::v1::ControllerModifyVolumeResponse&) {
   base::MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Volume * volume, FindExisting(request.volume_id()));
+  if (const auto iops = request.mutable_parameters().find("iops");
+      iops != request.mutable_parameters().end() && std::atoi(iops->second.c_str()) <= 0) {
+    return Error(StatusCode::kInvalidArgument, "iops is '{}', which is no positive number",
+                 iops->second);
+  }
   for (const auto& [key, value] : request.mutable_parameters()) {
     (*volume->volume.mutable_volume_context())[key] = value;
   }

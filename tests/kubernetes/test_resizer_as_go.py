@@ -1,4 +1,6 @@
 """csi-resizer: what the Go program does and what Berth does in its place."""
+import time
+
 import pytest
 from lib import objects
 from lib.standalone import wait_for
@@ -36,6 +38,18 @@ def test_a_claim_grows(world, bound):
     world.same("volume", world.get("PersistentVolume", bound))
     world.same("events", world.events("data", "Resizing", "FileSystemResizeRequired"))
     world.same("calls", world.double.calls("ControllerExpandVolume"))
+
+
+def test_a_claim_that_is_being_deleted_grows(world, bound):
+    """A pod may use it for long."""
+    world.cluster.patch("PersistentVolumeClaim", "data", {"metadata": {"finalizers": ["example.com/in-use"]}}, world.namespace)
+    world.cluster.delete("PersistentVolumeClaim", "data", world.namespace)
+    world.start("csi-resizer", *FAST)
+    grow(world, "2Mi")
+    claim = world.wait("PersistentVolumeClaim", "data", has_condition("FileSystemResizePending"))
+    world.same("status", claim["status"])
+    world.same("events", world.events("data", "Resizing", "FileSystemResizeRequired"))
+    world.cluster.patch("PersistentVolumeClaim", "data", {"metadata": {"finalizers": None}}, world.namespace)
 
 
 def test_the_node_has_grown_the_file_system(world, bound):
@@ -107,3 +121,54 @@ def test_an_attributes_class_is_missing(world, bound):
     claim = world.wait("PersistentVolumeClaim", "data", lambda item: item["status"].get("modifyVolumeStatus"))
     world.same("status", claim["status"]["modifyVolumeStatus"]["status"])
     world.same("events", world.events("data", "VolumeModifyFailed"))
+
+
+def modify_status(name):
+    return lambda item: (item["status"].get("modifyVolumeStatus") or {}).get("status") == name
+
+
+def test_the_driver_can_never_modify_so(world, bound):
+    """A class whose parameters the driver refuses makes the claim Infeasible, until it asks for another class."""
+    for name, iops in (("wrong", "many"), ("fast", "100")):
+        world.create(objects.attributes_class(f"{name}-{world.namespace}", world.driver, iops=iops))
+    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    modify(world, f"wrong-{world.namespace}")
+    world.same("claim", world.wait("PersistentVolumeClaim", "data", modify_status("Infeasible")))
+    world.same("events", world.events("data", "VolumeModifyFailed"))
+    fast = f"fast-{world.namespace}"
+    modify(world, fast)
+    world.same("claim afterwards", world.wait("PersistentVolumeClaim", "data", lambda item: item["status"].get(
+        "currentVolumeAttributesClassName") == fast and not item["status"].get("modifyVolumeStatus")))
+
+
+def test_the_old_attributes_class_after_one_that_the_driver_refuses(world, bound):
+    """The driver is called with the old class again, and then nothing is left of the other one."""
+    for name, iops in (("wrong", "many"), ("fast", "100")):
+        world.create(objects.attributes_class(f"{name}-{world.namespace}", world.driver, iops=iops))
+    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    fast = f"fast-{world.namespace}"
+    modify(world, fast)
+    world.wait("PersistentVolumeClaim", "data", lambda item: item["status"].get("currentVolumeAttributesClassName") == fast)
+    modify(world, f"wrong-{world.namespace}")
+    world.wait("PersistentVolumeClaim", "data", modify_status("Infeasible"))
+    before = len(world.double.calls("ControllerModifyVolume", "done"))
+    modify(world, fast)
+    world.same("claim", world.wait("PersistentVolumeClaim", "data", lambda item: not item["status"].get("modifyVolumeStatus")))
+    world.same("calls", len(world.double.calls("ControllerModifyVolume", "done")) - before)
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["missing", "refused"])
+def test_no_attributes_class_any_more(world, bound, refused):
+    """A claim that asks for its first class, which is missing or which the driver refuses, and then for none."""
+    name = f"wrong-{world.namespace}"
+    if refused:
+        world.create(objects.attributes_class(name, world.driver, iops="many"))
+    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    modify(world, name)
+    world.wait("PersistentVolumeClaim", "data", modify_status("Infeasible" if refused else "Pending"))
+    modify(world, None)
+    if refused:
+        world.same("events", world.events("data", "VolumeModifyCanceled"))
+    else:
+        time.sleep(2)  # more than the longest pause between two tries
+    world.same("claim", world.get("PersistentVolumeClaim", "data"))

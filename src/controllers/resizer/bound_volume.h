@@ -57,8 +57,8 @@ class BoundVolumes {
  private:
   std::shared_ptr<const api::PersistentVolume> FindBound(const api::PersistentVolumeClaim* claim,
                                                          const DriverInfo* driver) const {
-    if (driver == nullptr || claim == nullptr || claim->deleting() || !IsBound(*claim) ||
-        claim->phase() != "Bound") {
+    // A claim that is being deleted counts, because a pod may use it for long.
+    if (driver == nullptr || claim == nullptr || !IsBound(*claim) || claim->phase() != "Bound") {
       return nullptr;
     }
     auto volume = volumes_.Get(claim->volume_name());

@@ -127,8 +127,9 @@ Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
   const auto volume = bound_volumes_.Of(claim.get(), driver.get());
   if (volume == nullptr) return Outcome::Done();
   const std::string wish = claim->volume_attributes_class_name();
-  const std::string current = CurrentClass(*claim);
   const bool in_progress = ModifyStatus(*claim) == kInProgress;
+  if (ModifyStatus(*claim).empty() && wish == CurrentClass(*claim)) return Outcome::Done();
+  if (wish.empty() && !in_progress) return RollBack(*claim);
   ClaimState state;
   {
     MutexLock lock(mutex_);
@@ -136,13 +137,8 @@ Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
     if (known.wish != wish) known.not_before.reset();
     state = known;
   }
-  const bool perhaps_begun = in_progress && !state.failed_finally;
-  const std::string target = perhaps_begun ? TargetClass(*claim) : wish;
-  // If the claim asks for its old class again, nothing is done, unless the driver may have changed
-  // a part of the volume.
-  if (target.empty() || (target == current && !in_progress)) {
-    return ModifyStatus(*claim).empty() ? Outcome::Done() : Cancel(*claim);
-  }
+  const bool goes_on = in_progress && (!state.failed_finally || wish.empty());
+  const std::string target = goes_on ? TargetClass(*claim) : wish;
   if (!driver->Has(DriverInfo::Rpc::MODIFY_VOLUME)) {
     context_.events.Record(claim->reference(), EventType::kWarning, "VolumeModifyFailed",
                            fmt::format("driver \"{}\" cannot modify volumes", driver->name));
@@ -232,8 +228,18 @@ Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
                                .status();
     if (!written.ok()) return AfterApi(written);
   }
-  const Status ended = EndModification(claim, {{"currentVolumeAttributesClassName", target}});
+  const Status ended = PatchAt(context_.client, claims_, claim,
+                               {{"status",
+                                 {{"currentVolumeAttributesClassName", target},
+                                  {"modifyVolumeStatus", nullptr},
+                                  {"conditions", ReplaceConditions(claim, kOurs, nullptr)}}}},
+                               "status")
+                           .status();
   if (!ended.ok()) return AfterApi(ended);
+  {
+    MutexLock lock(mutex_);
+    states_.erase(claim.key());
+  }
   LOG_INFO("volume {} of claim {} is modified to class {}", base::Quote(volume.name()),
            base::Quote(claim.key()), base::Quote(target));
   context_.events.Record(claim.reference(), EventType::kNormal, "VolumeModifySuccessful",
@@ -242,26 +248,21 @@ Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
   return Outcome::Done();
 }
 
-Modifier::Outcome Modifier::Cancel(const Claim& claim) {
-  const std::string target = TargetClass(claim);
-  const Status ended = EndModification(claim, Json::object());
-  if (!ended.ok()) return AfterApi(ended);
+Modifier::Outcome Modifier::RollBack(const Claim& claim) {
+  if (!HasCondition(claim, kModifyingVolume)) return Outcome::Done();
+  constexpr std::array kModifying = {kModifyingVolume};
+  const Status written =
+      PatchAt(context_.client, claims_, claim,
+              {{"status", {{"conditions", ReplaceConditions(claim, kModifying, nullptr)}}}},
+              "status")
+          .status();
+  if (!written.ok()) return AfterApi(written);
   LOG_INFO("volume {} of claim {} is not modified to class {}, which is not asked for any more",
-           base::Quote(claim.volume_name()), base::Quote(claim.key()), base::Quote(target));
+           base::Quote(claim.volume_name()), base::Quote(claim.key()),
+           base::Quote(TargetClass(claim)));
   context_.events.Record(claim.reference(), EventType::kNormal, "VolumeModifyCanceled",
-                         fmt::format("external resizer gave up modifying volume {} with vac {}",
-                                     claim.name(), target));
+                         "Cancelled modify.");
   return Outcome::Done();
-}
-
-Status Modifier::EndModification(const Claim& claim, Json status) {
-  status["modifyVolumeStatus"] = nullptr;
-  status["conditions"] = ReplaceConditions(claim, kOurs, nullptr);
-  RETURN_IF_ERROR(
-      PatchAt(context_.client, claims_, claim, {{"status", std::move(status)}}, "status"));
-  MutexLock lock(mutex_);
-  states_.erase(claim.key());
-  return base::OkStatus();
 }
 
 Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& name) {

@@ -4,19 +4,23 @@
 // status.currentVolumeAttributesClassName, by status.modifyVolumeStatus:
 //
 //   [none] ── target and InProgress written ──▶ [InProgress] ── ControllerModifyVolume ──▶ done:
-//    │  ▲                                        │ ▲   │ ▲ ▲      the volume's and claim's class
-//    │  │                                        │ │   └─┘ │ failed, or unknown: again
-//    │  │ the old class is     INVALID_ARGUMENT: │ │       │
-//    │  │ asked for again     nothing is changed │ │ another class, or after a while
-//    │  │                                        ▼ │       │
-//    │  └─────── VolumeModifyCanceled ──────── [Infeasible]│
+//    │                                           │ ▲   │ ▲ ▲      the volume's and claim's class
+//    │                                           │ │   └─┘ │ failed, or unknown: again
+//    │                         INVALID_ARGUMENT: │ │       │
+//    │                        nothing is changed │ │ another class, or after a while
+//    │                                           ▼ │       │
+//    │                                        [Infeasible] │
 //    │ the class does not exist                            │
-//    └──▶ [Pending] ── the class appears ──────────────────┘
+//    └──▶ [Pending] ── the class appears, or another one ──┘
 //
 // While a modification is in progress, the written target stays, even if the claim asks for another
 // class meanwhile, because the driver may have begun. Only a final failure that this process saw
-// lets another class take its place. Even the old class is then applied again, because the driver
+// lets another class take its place; the old class is then applied again, too, because the driver
 // may have changed a part.
+//
+// A claim that asks for no class any more keeps the target of a modification that is in progress.
+// Otherwise nothing is done for it: it loses the condition ModifyingVolume and keeps the rest, as
+// with Go's resizer.
 #pragma once
 
 #include <map>
@@ -60,10 +64,8 @@ class Modifier {
                                                                      const Class& target) const;
   base::StatusOr<Claim> WriteTarget(const Claim& claim, const std::string& target);
   Outcome Finish(const Claim& claim, const Volume& volume, const std::string& target);
-  Outcome Cancel(const Claim& claim);
-  // Writes `status` and that no modification of the claim is under way any more, and forgets what
-  // is remembered of it. Errors come from the API.
-  base::Status EndModification(const Claim& claim, base::Json status);
+  // No class is asked for, and no modification is in progress.
+  Outcome RollBack(const Claim& claim);
   Outcome WaitForClass(const Claim& claim, const std::string& name);
   Outcome HandleFailure(const Claim& claim, const base::Status& status);
   void WatchClasses();

@@ -74,7 +74,6 @@ Write IsInfeasible(const std::string& target) {
                        target),
            R"("type":"ModifyVolumeError")"}};
 }
-const Write kCancelled{"patch pvc", {R"("modifyVolumeStatus":null)", R"("conditions":[])"}};
 
 std::string Modifying(const std::string& name) {
   return "Normal VolumeModify default/data: external resizer is modifying volume data with vac " +
@@ -87,7 +86,6 @@ std::string Modified(const std::string& name) {
       name);
 }
 const std::string kFailed = "Warning VolumeModifyFailed default/data";
-const std::string kCancelledEvent = "Normal VolumeModifyCanceled default/data";
 const std::string kGold = "ControllerModifyVolume iops=9000";
 const std::string kSilver = "ControllerModifyVolume iops=100";
 
@@ -237,19 +235,37 @@ std::vector<Case> Cases() {
        {kGold},
        {Modifying("gold"), Modified("gold")},
        Classes},
-      {"InfeasibleIsCancelledByTheOldWish",
+      {"AfterInfeasibleTheOldClassIsAppliedAgain",
        Wish("silver", "silver", "gold", "Infeasible"),
        Of("silver"),
-       {kCancelled},
-       {},
-       {kCancelledEvent},
+       {BeginsModifying("silver"), EndsModifying("silver")},
+       {kSilver},
+       {Modifying("silver"), Modified("silver")},
        Classes},
-      {"PendingIsCancelledByNoWish",
+      {"AfterPendingTheOldClassIsAppliedAgain",
+       Wish("silver", "silver", "none", "Pending"),
+       Of("silver"),
+       {BeginsModifying("silver"), EndsModifying("silver")},
+       {kSilver},
+       {Modifying("silver"), Modified("silver")},
+       Classes},
+      {"InfeasibleLosesOneConditionIfNoClassIsAskedFor",
+       Merged(Wish("", "", "gold", "Infeasible"),
+              {{"status",
+                {{"conditions",
+                  Json::array({{{"type", "ModifyingVolume"}, {"status", "True"}},
+                               {{"type", "ModifyVolumeError"}, {"status", "True"}}})}}}}),
+       nullptr,
+       {{"patch pvc", {R"("conditions":[{"status":"True","type":"ModifyVolumeError"}])"}}},
+       {},
+       {"Normal VolumeModifyCanceled default/data: Cancelled modify."},
+       Classes},
+      {"PendingStaysIfNoClassIsAskedFor",
        Wish("", "", "none", "Pending"),
        nullptr,
-       {kCancelled},
        {},
-       {kCancelledEvent},
+       {},
+       {},
        Classes},
       {"AConflictIsComputedAnew",
        Wish("gold", ""),
@@ -315,6 +331,18 @@ TEST_F(ModifierFlowTest, AfterAFinalFailureTheOldClassIsAppliedAgain) {
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Status().empty(); }));
   EXPECT_THAT(Calls(), ::testing::ElementsAre(kSilver, kGold, kSilver));
   EXPECT_EQ(Current(), "silver");
+}
+
+TEST_F(ModifierFlowTest, AClassThatIsNotAskedForAnyMoreIsAppliedIfItsModificationHasBegun) {
+  Begin();
+  cluster_.driver->script().Fail("ControllerModifyVolume", Error(StatusCode::kInternal, "half"));
+  cluster_.driver->script().Fail("ControllerModifyVolume", Error(StatusCode::kInternal, "half"));
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.events.WaitFor("half"));
+  Claim claim = GetClaim();
+  claim.Set({"spec", "volumeAttributesClassName"}, nullptr);
+  cluster_.Put(claim);
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Current() == "gold"; }));
 }
 
 TEST_F(ModifierFlowTest, WhatCannotBeIsNotTriedAgainAtOnce) {
