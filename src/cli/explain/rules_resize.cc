@@ -149,9 +149,13 @@ std::optional<Cause> ExpansionWaitsForNode(const State& state) {
 std::optional<Cause> ModificationFails(const State& state) {
   if (!IsBoundClaim(state)) return std::nullopt;
   const std::string status = state.claim->String({"status", "modifyVolumeStatus", "status"});
-  if (status.empty()) return std::nullopt;
-  const std::string target =
-      state.claim->String({"status", "modifyVolumeStatus", "targetVolumeAttributesClassName"});
+  const std::string wish = state.claim->volume_attributes_class_name();
+  // A claim that asks for no class any more keeps its status if no modification is in progress.
+  if (status.empty() || (wish.empty() && status != "InProgress")) return std::nullopt;
+  const std::string target = status == "Pending"
+                                 ? wish
+                                 : state.claim->String({"status", "modifyVolumeStatus",
+                                                        "targetVolumeAttributesClassName"});
   const std::string error = ReadConditionMessage(*state.claim, "ModifyVolumeError");
   Cause cause{.link = Link::kVolume,
               .proof = {fmt::format("claim '{}' changes to class '{}', with status {}",

@@ -42,9 +42,12 @@ class ResizeRulesTest : public RulesCase {
     state_.claim->Set({"status", "conditions"},
                       {{{"type", type}, {"status", "True"}, {"message", message}}});
   }
+  // A claim that waits for its class has no target.
   void SetModifyStatus(const std::string& status) {
-    state_.claim->Set({"status", "modifyVolumeStatus"},
-                      {{"targetVolumeAttributesClassName", "gold"}, {"status", status}});
+    state_.claim->Set({"spec", "volumeAttributesClassName"}, "gold");
+    state_.claim->Set({"status", "modifyVolumeStatus"}, {{"status", status}});
+    if (status == "Pending") return;
+    state_.claim->Set({"status", "modifyVolumeStatus", "targetVolumeAttributesClassName"}, "gold");
   }
 };
 
@@ -109,8 +112,11 @@ TEST_F(ResizeRulesTest, TheNodesPartWaitsForAPod) {
 TEST_F(ResizeRulesTest, AModificationThatWaitsOrFails) {
   SetModifyStatus("Pending");
   EXPECT_EQ(First().id, "no-attributes-class");
+  EXPECT_EQ(First().summary, "VolumeAttributesClass 'gold' does not exist");
   SetModifyStatus("Infeasible");
   EXPECT_EQ(First().id, "modification-infeasible");
+  state_.claim->Set({"spec", "volumeAttributesClassName"}, nullptr);
+  EXPECT_NE(First().id, "modification-infeasible");
   SetModifyStatus("InProgress");
   EXPECT_EQ(First().id, "waits-for-role");
   SetCondition("ModifyVolumeError",

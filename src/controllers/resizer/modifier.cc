@@ -273,17 +273,19 @@ Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& 
     return HandleFailure(
         claim, Error(StatusCode::kNotFound, "VolumeAttributesClass '{}' does not exist", name));
   }
-  if (ModifyStatus(claim) == kPending && TargetClass(claim) == name) return Outcome::Done();
-  context_.events.Record(claim.reference(), EventType::kWarning, "VolumeModifyFailed",
-                         fmt::format("VAC \"{}\" does not exist.", name));
-  return AfterApi(
-      PatchAt(
-          context_.client, claims_, claim,
-          {{"status",
-            {{"modifyVolumeStatus",
-              {{"targetVolumeAttributesClassName", name}, {"status", std::string(kPending)}}}}}},
-          "status")
-          .status());
+  {
+    MutexLock lock(mutex_);
+    std::string& told = states_[claim.key()].missing_class;
+    if (std::exchange(told, name) != name) {
+      context_.events.Record(claim.reference(), EventType::kWarning, "VolumeModifyFailed",
+                             fmt::format("VAC \"{}\" does not exist.", name));
+    }
+  }
+  if (ModifyStatus(claim) == kPending) return Outcome::Done();
+  // The target is that of the modification before, as with Go's resizer.
+  return AfterApi(PatchAt(context_.client, claims_, claim,
+                          {{"status", {{"modifyVolumeStatus", {{"status", kPending}}}}}}, "status")
+                      .status());
 }
 
 Modifier::Outcome Modifier::HandleFailure(const Claim& claim, const Status& status) {

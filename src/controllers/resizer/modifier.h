@@ -53,7 +53,8 @@ class Modifier {
   struct ClaimState {
     bool failed_finally = false;
     std::optional<std::chrono::steady_clock::time_point> not_before;
-    std::string wish;  // at that time
+    std::string wish;           // at that time
+    std::string missing_class;  // an event has said that it does not exist
   };
 
   Outcome SyncClaim(const std::string& key);
