@@ -155,7 +155,7 @@ std::vector<Case> Cases() {
       {"AClassThatDoesNotExistIsWaitedFor",
        Wish("none", "silver"),
        Of("silver"),
-       {{"patch pvc", {R"({"status":{"modifyVolumeStatus":{"status":"Pending"}}})"}}},
+       {{"patch pvc", {R"("status":{"modifyVolumeStatus":{"status":"Pending"}}})"}}},
        {},
        {R"(Warning VolumeModifyFailed default/data: VAC "none" does not exist.)"},
        Classes},
