@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "controllers/go_bool.h"
 
 namespace berth::cmd {
 
@@ -131,9 +132,7 @@ std::string FormatHelp(const std::vector<GoFlag>& flags) {
 }
 
 StatusOr<bool> ParseGoBool(std::string_view text) {
-  for (const char* yes : {"1", "t", "T", "true", "TRUE", "True"}) {
-    if (text == yes) return true;
-  }
+  if (controllers::IsGoTrue(text)) return true;
   for (const char* no : {"0", "f", "F", "false", "FALSE", "False"}) {
     if (text == no) return false;
   }

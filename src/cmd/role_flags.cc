@@ -121,7 +121,7 @@ std::vector<GoFlag> ProvisionerFlags() {
 
 std::vector<GoFlag> AttacherFlags() {
   return {
-      Flag("resync", "10m", "How often all attachments are looked at again",
+      Flag("resync", "10m", "How often all attachments are looked at again; 0: never",
            BERTH_OPTION(settings.attacher.resync)),
       Flag("timeout", "15s", "Timeout of each call to the driver",
            BERTH_OPTION(settings.attacher.timeout)),
@@ -133,7 +133,7 @@ std::vector<GoFlag> AttacherFlags() {
            BERTH_OPTION(settings.attacher.max_entries)),
       Flag("default-fstype", "", "File system of volumes that name none",
            BERTH_OPTION(settings.attacher.default_fs_type)),
-      Flag("reconcile-sync", "1m", "How often attachments are compared with ListVolumes",
+      Flag("reconcile-sync", "1m", "How often attachments are compared with ListVolumes; 0: never",
            BERTH_OPTION(settings.attacher.reconcile_sync)),
       IgnoredFlag("max-grpc-log-length", Type::kInt, "-1",
                   "Berth has its own limit for the length of logged calls"),
@@ -142,7 +142,7 @@ std::vector<GoFlag> AttacherFlags() {
 
 std::vector<GoFlag> ResizerFlags() {
   return {
-      Flag("resync-period", "10m", "How often all claims are looked at again",
+      Flag("resync-period", "10m", "How often all claims are looked at again; 0: never",
            BERTH_OPTION(settings.resizer.resync_period)),
       CountFlag("workers", "10", "Claims worked on at a time",
                 BERTH_OPTION(settings.resizer.workers)),

@@ -199,7 +199,8 @@ def test_an_ephemeral_container_shares_the_volume(berth, kubectl_of):
         [status] = berth.get("pod", "user")["status"].get("ephemeralContainerStatuses", [{}])
         return status.get("state", {}).get("terminated")
     assert wait_for("the ephemeral container to end", ended)["exitCode"] == 0, berth.describe("pods", "user")
-    said = berth.run("logs", "user", "-c", "look").stdout
+    # The runtime may write the last of what a container said after its end.
+    said = wait_for("what it said", lambda: berth.run("logs", "user", "-c", "look").stdout)
     assert "kept" in said and "sleep 1000" in said  # the volume's file, and its target's first process
     assert shell(berth, "user", "cat /data/answer").strip() == "seen"
     assert berth.get("pod", "user")["status"]["phase"] == "Running"

@@ -148,6 +148,34 @@ def test_a_claim_is_cloned(world):
         world.wait("PersistentVolumeClaim", "data", lambda item: item["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"])
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["before", "meanwhile"])
+def test_a_source_whose_copies_are_gone_is_deleted(world, before):
+    """A program before this one has left its finalizer, and the source is deleted before the program begins, or meanwhile."""
+    world.make_class()
+    world.start("csi-provisioner", *FAST)
+    world.claim("data")
+    world.bound("data")
+    world.stop_sidecars()
+    world.cluster.patch("PersistentVolumeClaim", "data", {"metadata": {"finalizers": [
+        "provisioner.storage.kubernetes.io/cloning-protection"]}}, world.namespace)
+    if before:
+        world.delete("PersistentVolumeClaim", "data")
+    world.start("csi-provisioner", *FAST)
+    if not before:
+        world.delete("PersistentVolumeClaim", "data")
+    world.wait_gone("PersistentVolumeClaim", "data")
+
+
+def test_name_and_namespace_of_a_secret_have_keys_of_different_age(world):
+    """A class that names a secret by its old key and the namespace by its new one."""
+    world.make_class(parameters={"csiProvisionerSecretName": "key", "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}"})
+    world.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"user": "x"}})
+    world.start("csi-provisioner", *FAST, further=[{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}])
+    world.claim("data")
+    _, volume = world.bound("data")
+    world.same("annotations", volume["metadata"]["annotations"])
+
+
 def test_a_class_names_a_secret(world):
     """The secrets of a class go to the driver by reference; one that is missing is told, and looked for again."""
     world.make_class(parameters={f"csi.storage.k8s.io/{use}-secret-{part}": value

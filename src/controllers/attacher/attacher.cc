@@ -116,8 +116,10 @@ void Attacher::QueueVolumes() {
 }
 
 void Attacher::Start() {
-  periodic_worker_.AddAfter("resync", options_.resync);
-  periodic_worker_.AddAfter("reconcile", options_.reconcile_sync);
+  if (options_.resync.count() > 0) periodic_worker_.AddAfter("resync", options_.resync);
+  if (options_.reconcile_sync.count() > 0) {
+    periodic_worker_.AddAfter("reconcile", options_.reconcile_sync);
+  }
   attachment_workers_.Start();
   volume_workers_.Start();
   periodic_worker_.Start();

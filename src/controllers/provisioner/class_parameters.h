@@ -28,6 +28,9 @@ class ClassParameters {
   // namespace or the reverse, and a deprecated key beside the new one.
   static base::StatusOr<ClassParameters> Parse(const api::Labels& parameters);
 
+  // Only what Secret(use) needs. INVALID_ARGUMENT as above, for the keys of that secret alone.
+  static base::StatusOr<ClassParameters> ParseSecret(const api::Labels& parameters, SecretUse use);
+
   // The parameters that the driver gets.
   const api::Labels& driver_parameters() const { return driver_parameters_; }
   const std::string& fs_type() const { return fs_type_; }  // "" if not given

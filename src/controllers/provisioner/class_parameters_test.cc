@@ -56,6 +56,29 @@ TEST(ClassParametersTest, RefusesWhatCannotBeMeant) {
   }
 }
 
+TEST(ClassParametersTest, NameAndNamespaceOfASecretMayHaveKeysOfDifferentAge) {
+  const auto parsed =
+      ClassParameters::Parse({{"csiProvisionerSecretName", "s"},
+                              {"csi.storage.k8s.io/provisioner-secret-namespace", "n"}});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const auto secret = parsed->Secret(SecretUse::kProvisioner, "pvc-1", TheClaim());
+  ASSERT_TRUE(secret.ok()) << secret.status();
+  EXPECT_EQ(secret->name, "s");
+  EXPECT_EQ(secret->ns, "n");
+}
+
+TEST(ClassParametersTest, ASecretIsFoundInAClassThatIsWrongOtherwise) {
+  const api::Labels parameters = {{"csi.storage.k8s.io/colour", "red"},
+                                  {"csi.storage.k8s.io/node-stage-secret-name", "half"},
+                                  {"csi.storage.k8s.io/provisioner-secret-name", "s"},
+                                  {"csi.storage.k8s.io/provisioner-secret-namespace", "n"}};
+  const auto parsed = ClassParameters::ParseSecret(parameters, SecretUse::kProvisioner);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->Secret(SecretUse::kProvisioner, "pvc-1", TheClaim())->name, "s");
+  EXPECT_EQ(ClassParameters::ParseSecret(parameters, SecretUse::kNodeStage).status().code(),
+            base::StatusCode::kInvalidArgument);
+}
+
 TEST(ClassParametersTest, FillsInTheTokensOfSecretNames) {
   const auto parsed = ClassParameters::Parse(
       {{"csi.storage.k8s.io/node-stage-secret-name",

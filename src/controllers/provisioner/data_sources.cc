@@ -18,10 +18,6 @@ using base::StatusOr;
 
 namespace {
 
-// On a claim while another claim's volume is made as a copy of its volume.
-constexpr std::string_view kCloningProtection =
-    "provisioner.storage.kubernetes.io/cloning-protection";
-
 // nullopt: the claim names neither a claim nor a snapshot.
 std::optional<DataSources::Source> FindSource(const api::PersistentVolumeClaim& claim) {
   const std::string ns = DataSourceNamespace(claim);
@@ -188,8 +184,10 @@ StatusOr<csi::v1::VolumeContentSource> DataSources::HoldClone(const Claim& claim
 DataSources::Outcome DataSources::ReleaseClone(const std::string& key, const DriverInfo& driver) {
   const auto source = claims_.Get(key);
   if (source == nullptr || !source->has_finalizer(kCloningProtection)) return Outcome::Done();
+  // A source whose volume is gone, or that of an in-tree plugin, is released by any driver's
+  // provisioner, as all sources are by Go's.
   const auto volume = volumes_.Get(source->volume_name());
-  if (volume == nullptr || !volume->has_csi() || volume->csi().driver() != driver.name) {
+  if (volume != nullptr && volume->has_csi() && volume->csi().driver() != driver.name) {
     return Outcome::Done();
   }
   const Releasing releasing(*this, {.snapshot = false, .key = key});

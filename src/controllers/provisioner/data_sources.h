@@ -85,8 +85,8 @@ class DataSources {
                                                                          const DriverInfo& driver)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Takes the finalizer off the claim `key`, if its volume is the driver's and no unbound claim is
-  // to become a copy of it.
+  // Takes the finalizer off the claim `key`, if its volume is not that of another driver, and no
+  // unbound claim is to become a copy of it.
   Outcome ReleaseClone(const std::string& key, const DriverInfo& driver);
   // Takes the finalizer off the VolumeSnapshot `key`, if it is the driver's and no unbound claim is
   // to be filled from it.

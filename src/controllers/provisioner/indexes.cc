@@ -22,6 +22,10 @@ bool IsOpen(const api::PersistentVolumeClaim& claim) {
   return !IsBound(claim) || claim.has_finalizer(kProvisioningFinalizer);
 }
 
+bool IsDeletedSource(const api::PersistentVolumeClaim& claim) {
+  return claim.deleting() && claim.has_finalizer(kCloningProtection);
+}
+
 void AddProvisionerIndexes(kube::Informer<api::PersistentVolumeClaim>& claims) {
   using Claim = api::PersistentVolumeClaim;
   claims.AddIndex(kOpenClaims,
@@ -32,6 +36,7 @@ void AddProvisionerIndexes(kube::Informer<api::PersistentVolumeClaim>& claims) {
                 claim.annotation(kMigratedTo)};
   });
   claims.AddSubset(kCopies, [](const Claim& claim) { return !CloneSourceName(claim).empty(); });
+  claims.AddSubset(kDeletedSources, &IsDeletedSource);
   const auto by_source = [](std::string (*name_of)(const Claim&)) {
     return [name_of](const Claim& claim) {
       const std::string source = name_of(claim);

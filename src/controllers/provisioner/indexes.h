@@ -16,6 +16,8 @@ inline constexpr char kOpenClaims[] = "open";
 inline constexpr char kOpenClaimsByProvisioner[] = "provisioner";
 // Subset: claims that are, or are to be, a copy of another claim.
 inline constexpr char kCopies[] = "copies";
+// Subset: claims that are being deleted and wait for their release as a source of copies.
+inline constexpr char kDeletedSources[] = "deletedSources";
 // Index: "namespace/source" → unbound claims that are to be a copy of that claim.
 inline constexpr char kClaimsBySource[] = "cloneSource";
 // Index: "namespace/snapshot" → unbound claims that are to be filled from that snapshot.
@@ -31,6 +33,13 @@ inline std::string HandleKey(const std::string& driver, const api::VolumeHandle&
 // Whether the provisioner could have work for the claim: it is not bound, or it still has the
 // provisioner's finalizer.
 bool IsOpen(const api::PersistentVolumeClaim& claim);
+
+// On a claim while another claim's volume is made as a copy of its volume, and with Go's program
+// until the claim is deleted.
+inline constexpr std::string_view kCloningProtection =
+    "provisioner.storage.kubernetes.io/cloning-protection";
+// Whether the claim is in kDeletedSources.
+bool IsDeletedSource(const api::PersistentVolumeClaim& claim);
 
 void AddProvisionerIndexes(kube::Informer<api::PersistentVolumeClaim>& claims);
 void AddProvisionerIndexes(kube::Informer<api::PersistentVolume>& volumes);

@@ -87,6 +87,8 @@ void Provisioner::WatchClaims() {
     if (const std::string source = CloneSourceName(claim); !source.empty()) {
       source_workers_.Add(api::ObjectKey(DataSourceNamespace(claim), source));
     }
+    // Its copies may be gone: a program before this one keeps the finalizer until now.
+    if (change.after != nullptr && IsDeletedSource(claim)) source_workers_.Add(change.key);
     // The sweep looks after claims that were bound when this process began.
     if (change.before != nullptr && !IsBound(*change.before)) {
       if (const std::string source = SnapshotSourceName(claim); !source.empty()) {
@@ -189,6 +191,7 @@ void Provisioner::WatchDriver() {
     for (const auto& claim : claims_.Subset(kCopies)) {
       source_workers_.Add(api::ObjectKey(DataSourceNamespace(*claim), CloneSourceName(*claim)));
     }
+    for (const auto& claim : claims_.Subset(kDeletedSources)) source_workers_.Add(claim->key());
   });
 }
 

@@ -1,6 +1,7 @@
 #include "controllers/provisioner/snapshot.h"
 
 #include "api/quantity.h"
+#include "controllers/go_bool.h"
 
 namespace berth::controllers::provisioner {
 
@@ -50,7 +51,7 @@ StatusOr<std::string> SnapshotHandle(const SnapshotUse& use) {
   }
   const std::string mode = content.source_volume_mode();
   if (use.prevent_mode_conversion && !mode.empty() && mode != use.claim.volume_mode() &&
-      content.annotation(kAllowModeChange) != "true") {
+      !IsGoTrue(content.annotation(kAllowModeChange))) {
     return refuse(
         fmt::format("it was taken of a volume of mode {}, not {}, and content '{}' lacks the "
                     "annotation {}=true",

@@ -100,6 +100,26 @@ TEST_F(CloneTest, ADeletedSourceThatAnotherProgramHeldIsCopiedAndLetGo) {
       [&] { return cluster_.client.Peek(Claim::kInfo, "default", "source").is_null(); }));
 }
 
+// Go's program keeps the finalizer until the source is deleted, whatever became of the copies.
+TEST_F(CloneTest, ADeletedSourceWhoseCopiesAreGoneIsLetGo) {
+  Begin();
+  AddSource();
+  PutDeletedSource(kCloning);
+  EXPECT_TRUE(cluster_.WaitUntil(
+      [&] { return cluster_.client.Peek(Claim::kInfo, "default", "source").is_null(); }));
+}
+
+TEST_F(CloneTest, ASourceWithoutAVolumeThatWasDeletedBeforeIsLetGo) {
+  cluster_.Put(MakeClaim(
+      "source",
+      {{"metadata", {{"deletionTimestamp", "2026-01-01T00:00:00Z"}, {"finalizers", {kCloning}}}},
+       {"spec", {{"volumeName", "pv-gone"}}},
+       {"status", {{"phase", "Lost"}}}}));
+  Begin();
+  EXPECT_TRUE(cluster_.WaitUntil(
+      [&] { return cluster_.client.Peek(Claim::kInfo, "default", "source").is_null(); }));
+}
+
 TEST_F(CloneTest, ADeletedSourceThatNobodyHeldIsRefused) {
   Begin();
   AddSource();

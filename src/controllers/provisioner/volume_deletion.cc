@@ -5,6 +5,7 @@
 
 #include "api/migration/translation.h"
 #include "base/log.h"
+#include "controllers/claims.h"
 #include "controllers/csi_codec.h"
 #include "controllers/indexes.h"
 #include "controllers/provisioner/class_parameters.h"
@@ -155,14 +156,13 @@ StatusOr<api::SecretReference> VolumeDeletion::FindSecret(const Volume& volume) 
     return api::SecretReference{.name = volume.annotation(kDeletionSecretName),
                                 .ns = volume.annotation(kDeletionSecretNamespace)};
   }
-  if (volume.storage_class_name().empty() || !volume.has_claim_ref()) {
-    return api::SecretReference{};
-  }
+  const std::string class_name = VolumeClassName(volume);
+  if (class_name.empty() || !volume.has_claim_ref()) return api::SecretReference{};
   RETURN_IF_ERROR(classes_.CheckListed());
-  const auto storage_class = classes_.Get(volume.storage_class_name());
+  const auto storage_class = classes_.Get(class_name);
   if (storage_class == nullptr) {
     LOG_WARNING("volume {} is deleted without a secret: its class {} is gone",
-                base::Quote(volume.name()), base::Quote(volume.storage_class_name()));
+                base::Quote(volume.name()), base::Quote(class_name));
     return api::SecretReference{};
   }
   const api::PersistentVolumeClaim claim(
@@ -170,8 +170,9 @@ StatusOr<api::SecretReference> VolumeDeletion::FindSecret(const Volume& volume) 
   const auto secret = [&]() -> StatusOr<api::SecretReference> {
     ASSIGN_OR_RETURN(const api::StorageClass translated,
                      TranslateForDriver(*storage_class, *driver_.info()));
-    ASSIGN_OR_RETURN(const ClassParameters parameters,
-                     ClassParameters::Parse(translated.parameters()));
+    ASSIGN_OR_RETURN(
+        const ClassParameters parameters,
+        ClassParameters::ParseSecret(translated.parameters(), SecretUse::kProvisioner));
     return parameters.Secret(SecretUse::kProvisioner, volume.name(), claim);
   }();
   RETURN_IF_ERROR_WITH(secret, fmt::format("StorageClass '{}'", storage_class->name()));

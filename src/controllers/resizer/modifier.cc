@@ -186,13 +186,14 @@ StatusOr<csi::v1::ControllerModifyVolumeRequest> Modifier::MakeRequest(const Cla
     parameters["csi.storage.k8s.io/pv/name"] = volume.name();
   }
   // The provisioner records the class's secret in annotations, because a PersistentVolume has no
-  // field for it.
-  ASSIGN_OR_RETURN(
-      const auto secrets,
-      ReadSecret(
-          context_.client,
-          {.name = volume.annotation("volume.kubernetes.io/controller-modify-secret-name"),
-           .ns = volume.annotation("volume.kubernetes.io/controller-modify-secret-namespace")}));
+  // field for it. Without them it is the secret for growth, as with Go's resizer.
+  api::SecretReference secret = {
+      .name = volume.annotation("volume.kubernetes.io/controller-modify-secret-name"),
+      .ns = volume.annotation("volume.kubernetes.io/controller-modify-secret-namespace")};
+  if (secret.name.empty() || secret.ns.empty()) {
+    secret = volume.csi().secret_ref("controllerExpandSecretRef");
+  }
+  ASSIGN_OR_RETURN(const auto secrets, ReadSecret(context_.client, secret));
   CopyTo(secrets, request.mutable_secrets());
   return request;
 }

@@ -376,6 +376,24 @@ TEST_F(ModifierFlowTest, ALostAnswerIsAskedForAgain) {
   EXPECT_THAT(Calls(), ::testing::ElementsAre(kGold, kGold));
 }
 
+TEST_F(ModifierFlowTest, WithoutASecretOfItsOwnTheDriverGetsThatForGrowth) {
+  Begin();
+  Volume volume = cluster_.Get<Volume>("", "pv-1");
+  volume.Set({"spec", "csi", "controllerExpandSecretRef"},
+             {{"name", "growth"}, {"namespace", "vault"}});
+  cluster_.Put(volume);
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.events.WaitFor("read secret 'vault/growth'"));
+  cluster_.Put({{"apiVersion", "v1"},
+                {"kind", "Secret"},
+                {"metadata", {{"name", "growth"}, {"namespace", "vault"}}},
+                {"data", {{"key", "c2VjcmV0"}}}});
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Current() == "gold"; }));
+  const auto requests = cluster_.driver->script().Requests<csi::v1::ControllerModifyVolumeRequest>(
+      "ControllerModifyVolume");
+  EXPECT_EQ(requests.back().secrets().at("key"), "secret");
+}
+
 TEST_F(ModifierFlowTest, TheDriverGetsNamesIfItWantsThem) {
   Options options = Fast();
   options.extra_modify_metadata = true;

@@ -103,7 +103,7 @@ void Resizer::AddHandlers() {
 }
 
 void Resizer::Start() {
-  workers_.AddAfter(kResync, options_.resync_period);
+  if (options_.resync_period.count() > 0) workers_.AddAfter(kResync, options_.resync_period);
   workers_.Start();
   modifier_->Start();
 }

@@ -180,11 +180,11 @@ Status SnapshotController::HoldClaim(const std::string& key) {
   }
   const auto claim = claims_.Get(key);
   if (claim == nullptr) return Error(StatusCode::kFailedPrecondition, "the PVC {} is gone", key);
+  if (claim->has_finalizer(kClaimSourceProtection)) return base::OkStatus();
   if (claim->deleting()) {
     return Error(StatusCode::kFailedPrecondition,
                  "cannot add finalizer on claim {} because it is being deleted", claim->name());
   }
-  if (claim->has_finalizer(kClaimSourceProtection)) return base::OkStatus();
   return UpdateAt(context_.client, claims_, *claim,
                   FinalizersPatch(*claim, kClaimSourceProtection, ""))
       .status();

@@ -436,6 +436,17 @@ TEST_F(SnapshotControllerTest, ASnapshotFromWhichAVolumeIsBeingRestoredStays) {
   EXPECT_TRUE(WaitGone());
 }
 
+// As after a crash between the claim's finalizer and the content.
+TEST_F(SnapshotControllerTest, AClaimThatIsHeldIsUsedAlsoWhileItIsBeingDeleted) {
+  cluster_.Put(MakeClaim(
+      "data", Merged(BoundClaim("pv-1"), {{"metadata",
+                                           {{"finalizers", {kClaimSourceProtection}},
+                                            {"deletionTimestamp", "2026-01-01T00:00:00Z"}}}})));
+  Add();
+  Begin();
+  EXPECT_TRUE(WaitBound());
+}
+
 TEST_F(SnapshotControllerTest, ASnapshotThatIsDeletedBeforeItIsTakenLetsTheClaimGoWithIt) {
   Begin();
   Add();

@@ -53,7 +53,9 @@ StatusOr<Content> RecordCreation(kube::Client& client, kube::Informer<Content>& 
   using Names = CreationNames<Content>;
   const bool open = content.has_annotation(Names::kAnnotation);
   const std::string noted = content.annotation(kCreateRequest);
-  const std::string note = !open || noted == request ? request : std::string(kSeveralRequests);
+  // Go's program records no request. After a switch from it the first one counts as the same.
+  const bool same = !open || noted.empty() || noted == request;
+  const std::string note = same ? request : std::string(kSeveralRequests);
   // With a handle it is known what the driver has.
   const bool on_record = !Names::HandleOf(content).empty() || (open && noted == note);
   if (on_record && content.has_finalizer(Names::kFinalizer)) return content;

@@ -96,8 +96,8 @@ INSTANTIATE_TEST_SUITE_P(
            FailureRow{"other internal", Open::kOther, StatusCode::kInternal, true},
            FailureRow{"other invalid", Open::kOther, StatusCode::kInvalidArgument, true},
            FailureRow{"other already exists", Open::kOther, StatusCode::kAlreadyExists, true},
-           FailureRow{"foreign internal", Open::kForeign, StatusCode::kInternal, true},
-           FailureRow{"foreign not found", Open::kForeign, StatusCode::kNotFound, true}),
+           FailureRow{"foreign internal", Open::kForeign, StatusCode::kInternal, false},
+           FailureRow{"foreign not found", Open::kForeign, StatusCode::kNotFound, false}),
     RowName<::testing::TestParamInfo<FailureRow>>);
 
 // -- an answer of CreateSnapshot
