@@ -26,9 +26,7 @@ def _network_of_its_own():
 def _clear_below(folder):
     """Removes the mounts and loop devices that a failed flow left."""
     mounts.unmount_below(folder)
-    for device in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
-        if device.read_text().startswith(f"{folder}/"):
-            subprocess.run(["losetup", "--detach", f"/dev/{device.parent.parent.name}"], check=False)
+    mounts.detach_loops_below(folder)
 
 
 # What may stay behind when containerd is killed while it makes a sandbox or container: at its next start it kills the

@@ -7,6 +7,7 @@ from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-resizer",)
 FAST = ("--timeout=5s", "--retry-interval-start=200ms", "--retry-interval-max=1s")
+MODIFIES = (*FAST, "--feature-gates=VolumeAttributesClass=true")
 
 
 def grow(world, size):
@@ -95,7 +96,7 @@ def test_a_claim_gets_another_attributes_class(world, bound):
     """The driver modifies the volume, and claim and volume name the new class."""
     fast = f"fast-{world.namespace}"
     world.create(objects.attributes_class(fast, world.driver, iops="100"))
-    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    world.start("csi-resizer", *MODIFIES)
     modify(world, fast)
     claim = world.wait("PersistentVolumeClaim", "data", lambda item: item["status"].get("currentVolumeAttributesClassName") == fast)
     world.same("claim", claim)
@@ -108,7 +109,7 @@ def test_the_driver_does_not_modify(world, bound):
     fast = f"fast-{world.namespace}"
     world.create(objects.attributes_class(fast, world.driver, iops="100"))
     world.double.be_wrong("aborted-forever:ControllerModifyVolume")
-    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    world.start("csi-resizer", *MODIFIES)
     modify(world, fast)
     world.same("events", world.events("data", "VolumeModifyFailed"))
     world.same("claim", world.wait("PersistentVolumeClaim", "data", has_condition("ModifyVolumeError")))
@@ -116,11 +117,17 @@ def test_the_driver_does_not_modify(world, bound):
 
 def test_an_attributes_class_is_missing(world, bound):
     """A claim that names a class that is not there waits for it."""
-    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    world.start("csi-resizer", *MODIFIES)
     modify(world, f"fast-{world.namespace}")
     claim = world.wait("PersistentVolumeClaim", "data", lambda item: item["status"].get("modifyVolumeStatus"))
     world.same("status", claim["status"]["modifyVolumeStatus"]["status"])
     world.same("events", world.events("data", "VolumeModifyFailed"))
+
+
+def make_attributes_classes(world):
+    """Makes a class that the driver takes, and one that it refuses."""
+    for name, iops in (("wrong", "many"), ("fast", "100")):
+        world.create(objects.attributes_class(f"{name}-{world.namespace}", world.driver, iops=iops))
 
 
 def modify_status(name):
@@ -129,9 +136,8 @@ def modify_status(name):
 
 def test_the_driver_can_never_modify_so(world, bound):
     """A class whose parameters the driver refuses makes the claim Infeasible, until it asks for another class."""
-    for name, iops in (("wrong", "many"), ("fast", "100")):
-        world.create(objects.attributes_class(f"{name}-{world.namespace}", world.driver, iops=iops))
-    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    make_attributes_classes(world)
+    world.start("csi-resizer", *MODIFIES)
     modify(world, f"wrong-{world.namespace}")
     world.same("claim", world.wait("PersistentVolumeClaim", "data", modify_status("Infeasible")))
     world.same("events", world.events("data", "VolumeModifyFailed"))
@@ -143,9 +149,8 @@ def test_the_driver_can_never_modify_so(world, bound):
 
 def test_the_old_attributes_class_after_one_that_the_driver_refuses(world, bound):
     """The driver is called with the old class again, and then nothing is left of the other one."""
-    for name, iops in (("wrong", "many"), ("fast", "100")):
-        world.create(objects.attributes_class(f"{name}-{world.namespace}", world.driver, iops=iops))
-    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    make_attributes_classes(world)
+    world.start("csi-resizer", *MODIFIES)
     fast = f"fast-{world.namespace}"
     modify(world, fast)
     world.wait("PersistentVolumeClaim", "data", lambda item: item["status"].get("currentVolumeAttributesClassName") == fast)
@@ -163,7 +168,7 @@ def test_no_attributes_class_any_more(world, bound, refused):
     name = f"wrong-{world.namespace}"
     if refused:
         world.create(objects.attributes_class(name, world.driver, iops="many"))
-    world.start("csi-resizer", *FAST, "--feature-gates=VolumeAttributesClass=true")
+    world.start("csi-resizer", *MODIFIES)
     modify(world, name)
     world.wait("PersistentVolumeClaim", "data", modify_status("Infeasible" if refused else "Pending"))
     modify(world, None)

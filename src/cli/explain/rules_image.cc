@@ -9,18 +9,18 @@ namespace {
 // The block operator records how far the call is each half minute.
 constexpr std::chrono::seconds kStillTrue{90};
 
-// Returns the cause if the operator has lately recorded `reason` for the object of that kind. The
-// caller sets id, link and step.
+// Returns `cause`, which has its id, link and step, with the rest of it, if the operator has lately
+// recorded `reason` for the object of that kind.
 std::optional<Cause> ExplainProgress(const State& state, std::string_view kind,
-                                     std::string_view reason) {
+                                     std::string_view reason, Cause cause) {
   const api::Event* event = FindEvent(state, kind, reason);
   if (event == nullptr || !IsRecent(state, *event, kStillTrue)) return std::nullopt;
-  return Cause{
-      .waiting = true,
-      .summary = event->String({"message"}),
-      .proof = {fmt::format("the block operator reported this {} ago (event {})",
-                            api::AgeSince(event->String({"lastTimestamp"}), state.now), reason)},
-      .owner = Owner::kController};
+  cause.waiting = true;
+  cause.summary = event->String({"message"});
+  cause.proof = {fmt::format("the block operator reported this {} ago (event {})",
+                             api::AgeSince(event->String({"lastTimestamp"}), state.now), reason)};
+  cause.owner = Owner::kController;
+  return cause;
 }
 
 }  // namespace
@@ -31,12 +31,10 @@ std::optional<Cause> ImageBeingDeleted(const State& state) {
   if (state.object.kind() != "PersistentVolume" || (!goes && state.volume->phase() != "Released")) {
     return std::nullopt;
   }
-  std::optional<Cause> cause = ExplainProgress(state, "PersistentVolume", "VolumeDeleting");
-  if (!cause.has_value()) return std::nullopt;
-  cause->id = "image-being-deleted";
-  cause->link = Link::kDeletion;
-  cause->step = "wait: the storage gives the space back piece by piece";
-  return cause;
+  return ExplainProgress(state, "PersistentVolume", "VolumeDeleting",
+                         {.id = "image-being-deleted",
+                          .link = Link::kDeletion,
+                          .step = "wait: the storage gives the space back piece by piece"});
 }
 
 // An image in a folder whose file system cannot share blocks.
@@ -44,12 +42,11 @@ std::optional<Cause> ImageBeingCopied(const State& state) {
   if (!state.claim.has_value() || state.claim->deleting() || state.claim->phase() == "Bound") {
     return std::nullopt;
   }
-  std::optional<Cause> cause = ExplainProgress(state, "PersistentVolumeClaim", "ImageCopying");
-  if (!cause.has_value()) return std::nullopt;
-  cause->id = "image-being-copied";
-  cause->link = Link::kVolume;
-  cause->step = "wait: the file system of the images cannot share blocks, so all data is copied";
-  return cause;
+  return ExplainProgress(
+      state, "PersistentVolumeClaim", "ImageCopying",
+      {.id = "image-being-copied",
+       .link = Link::kVolume,
+       .step = "wait: the file system of the images cannot share blocks, so all data is copied"});
 }
 
 }  // namespace berth::cli::explain

@@ -1,7 +1,8 @@
+#include "controllers/well_known_names.h"
+
 #include <fmt/format.h>
 
 #include "api/kinds/lease_names.h"
-#include "controllers/well_known_names.h"
 
 namespace berth::controllers {
 
