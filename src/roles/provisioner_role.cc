@@ -32,7 +32,7 @@ class ProvisionerWithCapacity : public Controller {
         paced_(
             context.client,
             [this] { return pace_.WaitForTurn(std::chrono::steady_clock::now() + kMaxPaceWait); }),
-        provisioner_(context, driver, std::move(options)),
+        provisioner_(context, driver, WithRefresh(std::move(options))),
         capacity_({paced_, context.informers, context.events, context.clock, context.flight,
                    context.metrics},
                   driver, std::move(capacity)) {}
@@ -49,6 +49,11 @@ class ProvisionerWithCapacity : public Controller {
   }
 
  private:
+  provisioner::Options WithRefresh(provisioner::Options options) {
+    options.on_refused = [this](const std::string& name) { capacity_.RefreshClass(name); };
+    return options;
+  }
+
   kube::Pace pace_;
   kube::GuardedClient paced_;
   provisioner::Provisioner provisioner_;

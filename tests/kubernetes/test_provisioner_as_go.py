@@ -1,6 +1,7 @@
 """csi-provisioner: what the Go program does and what Berth does in its place."""
 import pytest
-from lib.kubernetes.world import OF_CAPACITY
+from lib import objects
+from lib.kubernetes.world import NODE, OF_CAPACITY
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-provisioner",)
@@ -119,6 +120,44 @@ def test_the_driver_does_not_delete(world):
     world.same("volume", failed, {failed["spec"]["csi"]["volumeHandle"]: "HANDLE"})
     world.double.be_wrong()
     world.wait_gone("PersistentVolume", name)
+
+
+def test_an_attached_volume_is_released(world):
+    """A released volume stays while an attachment names it, and an event says so."""
+    world.make_class()
+    world.start("csi-provisioner", *FAST)
+    world.claim("data")
+    _, volume = world.bound("data")
+    name = volume["metadata"]["name"]
+    attachment = f"{world.namespace}-attachment"
+    world.create(objects.attachment(attachment, world.driver, NODE, name))
+    world.delete("PersistentVolumeClaim", "data")
+    world.same("events", world.events(name, "VolumeFailedDelete"), {name: "VOLUME"})
+    assert world.double.calls("DeleteVolume") == []
+    world.delete("VolumeAttachment", attachment)
+    world.wait_gone("PersistentVolume", name)
+
+
+def test_a_claim_with_an_empty_selector(world):
+    """A selector that selects nothing is refused as any other."""
+    world.make_class()
+    world.start("csi-provisioner", *FAST)
+    world.claim("data", selector={})
+    world.same("events", world.events("data", "ProvisioningFailed"))
+    assert world.double.calls("CreateVolume") == []
+
+
+def test_a_missing_annotation_is_added(world):
+    """A claim whose class names a secret by an annotation that it lacks is served as soon as it has the annotation."""
+    world.make_class(parameters={"csi.storage.k8s.io/node-stage-secret-name": "${pvc.annotations['example.com/secret']}",
+                                 "csi.storage.k8s.io/node-stage-secret-namespace": world.namespace})
+    world.start("csi-provisioner", "--timeout=10s", "--retry-interval-start=10m", "--retry-interval-max=10m")
+    world.claim("data")
+    world.events("data", "ProvisioningFailed")
+    world.cluster.patch("PersistentVolumeClaim", "data", {"metadata": {"annotations": {"example.com/secret": "key"}}},
+                        world.namespace)
+    _, volume = world.bound("data")
+    world.same("secret", volume["spec"]["csi"]["nodeStageSecretRef"])
 
 
 def test_a_node_was_selected(world):

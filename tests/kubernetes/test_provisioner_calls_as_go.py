@@ -96,6 +96,23 @@ def test_the_selected_node_is_full(world, proxy):
     wait_for("the event", lambda: any("ResourceExhausted" in message for _, _, message in world.events("data")), seconds=60)
 
 
+def test_the_selected_node_is_gone(world, proxy, other_node):
+    """A final failure ends the try, also after a timeout: when the selected node is deleted then, the pod can go elsewhere."""
+    world.make_class(binding="WaitForFirstConsumer")
+    world.double.be_wrong("hangs:CreateVolume")
+    world.start("csi-provisioner", "--timeout=1s", *FAST[1:], f"--csi-address={proxy.path}")
+    world.claim("data")
+    select(world, other_node)
+    wait_for("a timeout", lambda: any("DeadlineExceeded" in text for _, _, text in world.events("data")), seconds=60)
+    proxy.codes[grpc.StatusCode.UNKNOWN] = grpc.StatusCode.INTERNAL
+    world.double.be_wrong("unknown-code:CreateVolume")
+    wait_for("the failure", lambda: any("Internal" in text for _, _, text in world.events("data")), seconds=60)
+    for kind in ("CSINode", "Node"):
+        world.cluster.delete(kind, other_node)
+    world.same("claim", world.wait("PersistentVolumeClaim", "data",
+                                   lambda item: SELECTED_NODE not in item["metadata"]["annotations"]))
+
+
 @pytest.fixture
 def late_volume(world, proxy):
     """The driver has made the volume of a claim on the selected node after the call for it had ended, and then answered that there

@@ -40,7 +40,7 @@ struct Attempt {
   // If the outcome is unknown, the plan that is asked for again. Else, with not_before, the plan
   // that the driver cannot fulfil. Else null.
   std::shared_ptr<const Plan> plan;
-  // The plan for a node that was given up while the outcome was unknown; null: there is none.
+  // The plan of an attempt that was given up while its outcome was unknown; null: there is none.
   std::shared_ptr<const Plan> given_up;
   // The class from which the plans were made. Set if the attempt is open.
   std::shared_ptr<const api::StorageClass> storage_class;

@@ -1,7 +1,10 @@
 // What the provisioner does after the failures of a claim's CreateVolume (claim_provisioning.h).
 //
 // A volume may exist from the moment when the intent is recorded until the driver has said that
-// none exists. Then the intent is released.
+// none exists. Then the intent is released. As in the Go provisioner a final failure ends the try
+// all the same: the next one reads class, source and node anew.
+#include <google/protobuf/util/message_differencer.h>
+
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/provisioner/claim_provisioning.h"
@@ -20,6 +23,9 @@ using base::Status;
 using base::StatusCode;
 
 namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
 // As the Go provisioner says it.
 constexpr std::string_view kInfeasible =
     "Volume provisioning failed with infeasible error. Retries will be delayed. ";
@@ -56,24 +62,22 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
   const bool unwanted = claim.deleting() || !claim.volume_name().empty();
   const bool can_reschedule = !unwanted && claim.has_annotation(kSelectedNode) &&
                               (inputs.driver.topology() || options_.node_deployment.enabled());
-  const FailureState state =
+  FailureState state =
       ClassifyFailure(status.code(), can_reschedule ? OtherNodes::kPossible : OtherNodes::kNone);
-  if (!ProvesNoVolume(status.code(), earlier)) {
-    if (state == FailureState::kReschedule) return GiveNodeUp(claim, inputs, status);
-    Status shown = status;
-    // These codes look as if there were no volume, so the event says why this is not known.
-    if (ProvesNoVolume(status.code(), Earlier::kNone) ||
-        status.code() == StatusCode::kAlreadyExists) {
-      shown = OfDriver(base::Error(
-          status.code(),
-          "{} (an earlier call may have made the volume: the same one is asked for until the "
-          "driver gives it)",
-          rpc::SentMessage(status)));
-    }
-    ReportFailure(claim, shown);
-    return Outcome::Retry(status);
+  // The driver of this node was asked and has no volume: another node may reach the source.
+  if (state == FailureState::kFinished && can_reschedule && options_.node_deployment.enabled() &&
+      !reach_.ReachesSource(claim)) {
+    state = FailureState::kReschedule;
   }
+  if (state != FailureState::kInBackground) options_.on_refused(inputs.claim_class.name());
   ReportFailure(claim, status, state == FailureState::kInfeasible ? kInfeasible : "");
+  if (!ProvesNoVolume(status.code(), earlier)) {
+    const bool goes_on = state == FailureState::kInBackground ||
+                         (earlier == Earlier::kInherited && state != FailureState::kReschedule);
+    if (!goes_on) GiveAttemptUp(claim);
+    return state == FailureState::kReschedule ? RescheduleClaim(claim, status)
+                                              : Outcome::Retry(status);
+  }
   std::optional<Attempt> last = attempts_.FindLast(claim.uid());
   last->earlier = Earlier::kNone;
   if (state == FailureState::kInfeasible) {
@@ -91,15 +95,27 @@ ClaimProvisioning::Outcome ClaimProvisioning::FailCall(const Claim& claim, const
   return Outcome::After(options_.retry_max);
 }
 
-ClaimProvisioning::Outcome ClaimProvisioning::GiveNodeUp(const Claim& claim,
-                                                         const PlanInputs& inputs,
-                                                         const Status& status) {
-  ReportFailure(claim, status);
+void ClaimProvisioning::GiveAttemptUp(const Claim& claim) {
   Attempt given_up = *attempts_.FindLast(claim.uid());
   given_up.earlier = Earlier::kNone;
   given_up.given_up = std::exchange(given_up.plan, nullptr);
   attempts_.Record(claim.uid(), std::move(given_up));
-  return RescheduleClaim(claim, status);
+}
+
+void ClaimProvisioning::SettleGivenUp(const Claim& claim, const Plan& plan,
+                                      const DriverInfo& driver) {
+  std::optional<Attempt> last = attempts_.FindLast(claim.uid());
+  if (!last.has_value() || last->unknown() || last->given_up == nullptr) return;
+  if (MessageDifferencer::Equals(last->given_up->request, plan.request)) {
+    // It is the same call again, whose answer tells whether there is a volume.
+    last->earlier = Earlier::kSameCall;
+    last->plan = std::exchange(last->given_up, nullptr);
+    last->not_before = std::nullopt;
+  } else if (TakeBackVolume(claim, *last->given_up, driver).ok()) {
+    last->given_up = nullptr;
+  }
+  // An error is no reason to wait: after a volume from there the driver would refuse the new call.
+  attempts_.Record(claim.uid(), *last);
 }
 
 ClaimProvisioning::Outcome ClaimProvisioning::RefuseVolume(
@@ -157,11 +173,12 @@ Status ClaimProvisioning::TakeBackVolume(const Claim& claim, const Plan& plan,
   if (handle.empty() ||
       !volumes_.ByIndex(kVolumesByHandle, HandleKey(driver.name, api::VolumeHandle(handle)))
            .empty() ||
-      !CheckAnswer(plan, response->volume()).ok()) {
+      !CheckAnswer(plan, response->volume()).ok() ||
+      !CheckPlace(plan, response->volume()).ok()) {
     return base::OkStatus();
   }
   RETURN_IF_ERROR(DeleteVolume(claim, plan, handle, request.secrets()));
-  LOG_INFO("volume {} is deleted, which was made for claim {} on a node that was given up",
+  LOG_INFO("volume {} is deleted, which a call for claim {} made that was given up",
            base::Quote(handle), base::Quote(claim.key()));
   return base::OkStatus();
 }

@@ -165,16 +165,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
   std::variant<Plan, Outcome> next = unknown ? *last->plan : MakeNewPlan(inputs);
   if (const auto* outcome = std::get_if<Outcome>(&next)) return *outcome;
   Plan plan = std::get<Plan>(std::move(next));
-  if (!unknown && last.has_value() && last->given_up != nullptr) {
-    // An error is no reason to wait: after a volume from there the driver would refuse the new
-    // call.
-    const Status taken_back = TakeBackVolume(claim, *last->given_up, driver);
-    if (taken_back.ok()) {
-      Attempt settled = *last;
-      settled.given_up = nullptr;
-      attempts_.Record(claim.uid(), settled);
-    }
-  }
+  SettleGivenUp(claim, plan, driver);
   if (!unknown && last.has_value() && last->not_before.has_value() &&
       google::protobuf::util::MessageDifferencer::Equals(last->plan->request, plan.request)) {
     const auto left = *last->not_before - std::chrono::steady_clock::now();
@@ -190,14 +181,6 @@ ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
 std::variant<Plan, ClaimProvisioning::Outcome> ClaimProvisioning::MakeNewPlan(PlanInputs& inputs) {
   const Claim& claim = inputs.claim;
   const DriverInfo& driver = inputs.driver;
-  if (options_.node_deployment.enabled() && !claim.deleting() &&
-      attempts_.FindEarlier(claim) == Earlier::kNone && !reach_.ReachesSource(claim)) {
-    const Status elsewhere = Error(StatusCode::kFailedPrecondition,
-                                   "the data source of the claim is out of reach of node '{}'",
-                                   options_.node_deployment.node_name);
-    ReportFailure(claim, elsewhere);
-    return RescheduleClaim(claim, elsewhere);
-  }
   const auto source = sources_.HoldSource(claim, driver);
   if (!source.ok()) {
     return source.status().code() == StatusCode::kUnimplemented
@@ -261,10 +244,8 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   attempt.earlier = earlier == Earlier::kInherited ? earlier : Earlier::kSameCall;
   attempt.plan = std::make_shared<const Plan>(plan);
   attempt.not_before = std::nullopt;
-  if (earlier == Earlier::kNone || !last.has_value()) {
-    attempt.storage_class = std::make_shared<const api::StorageClass>(inputs.claim_class);
-    attempt.since = context_.clock.Now();
-  }
+  attempt.storage_class = std::make_shared<const api::StorageClass>(inputs.claim_class);
+  if (earlier == Earlier::kNone || !last.has_value()) attempt.since = context_.clock.Now();
   if (const Status opened = attempts_.Open(claim, std::move(attempt)); !opened.ok()) {
     return FailBeforeCall(claim, inputs.storage_class,
                           base::Annotate(opened, "record what is asked for"));
@@ -301,6 +282,10 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   }
   if (const Status fits = CheckAnswer(plan, response->volume()); !fits.ok()) {
     return RefuseVolume(claim, plan, request, response->volume(), fits);
+  }
+  if (const Status place = CheckPlace(plan, response->volume()); !place.ok()) {
+    LOG_WARNING("volume {} of claim {}: {}", base::Quote(handle), base::Quote(claim.key()),
+                base::Message(place));
   }
   const StatusOr<Volume> object =
       MakeVolumeObject(plan, inputs, response->volume(), MakeIdentity(inputs.driver));

@@ -4,7 +4,7 @@
 //   [asked] ── plan, intent recorded ──▶ [creating] ── CreateVolume ──▶ [made]
 //      ▲                                   │   ▲  │
 //      │  final failure: event, intent     │   │  │ outcome unknown: the same call, also for a
-//      │  off, again after the backoff     │   └──┘ claim that is gone
+//      │  off, a new plan after the backoff│   └──┘ claim that is gone
 //      └───────────────────────────────────┘
 //         the selected node has no room: selected-node is removed, too, and the scheduler chooses
 //         another node
@@ -16,11 +16,12 @@
 // is asked once more: if the volume exists it gets its PersistentVolume, which is then deleted in
 // the usual way. The next process continues from the intents that it finds (claim_adoption.cc).
 //
-// After a call with an unknown outcome not every failure proves that there is no volume
-// (ProvesNoVolume, plan.h), and after a call whose request is not known no failure does. Then the
-// same volume is asked for until the driver gives it, and the events say why. Only a selected node
-// without room is given up all the same; what was made there is taken back before the volume is
-// asked for on another node.
+// After a call with an unknown outcome not every final failure proves that there is no volume
+// (ProvesNoVolume, plan.h). Then the attempt is given up, and the next one reads class, source and
+// node anew, as the Go provisioner does. If it asks for the same, its answer tells what the first
+// one made; else that is deleted before the volume is asked for in another way. A claim that is
+// gone is asked for until it is known what the driver has. After a call whose request is not known
+// no failure proves anything, and only a selected node without room is given up.
 //
 // A volume that the first call makes costs four writes: intent, PersistentVolume and two events.
 // Claims that are served at the same time share the writes of intents.
@@ -117,8 +118,10 @@ class ClaimProvisioning {
   // The driver answered with a failure, or did not answer.
   Outcome FailCall(const Claim& claim, const PlanInputs& inputs, Earlier earlier,
                    const base::Status& status);
-  // The selected node has no room, and an earlier call may have made the volume there.
-  Outcome GiveNodeUp(const Claim& claim, const PlanInputs& inputs, const base::Status& status);
+  // Ends the attempt for the claim, although an earlier call may have made the volume.
+  void GiveAttemptUp(const Claim& claim);
+  // Continues an attempt that was given up if `plan` is the same, or deletes what it made.
+  void SettleGivenUp(const Claim& claim, const Plan& plan, const DriverInfo& driver);
   // The driver made another volume than was asked for, so the volume is deleted.
   Outcome RefuseVolume(const Claim& claim, const Plan& plan,
                        const csi::v1::CreateVolumeRequest& asked, const csi::v1::Volume& volume,
@@ -129,7 +132,7 @@ class ClaimProvisioning {
   Outcome RescheduleClaim(const Claim& claim, const base::Status& why);
   // Settles an attempt of this node for a claim that another node's provisioner serves.
   Outcome LeaveClaim(const Claim& claim, const Attempt& last, const DriverInfo& driver);
-  // Deletes what the plan for a node that was given up may have made. OK: there is nothing of it.
+  // Deletes what the plan of an attempt that was given up may have made. OK: there is nothing of it.
   base::Status TakeBackVolume(const Claim& claim, const Plan& plan, const DriverInfo& driver);
   // Deletes a volume that no object names. An error is told by an event.
   base::Status DeleteVolume(const Claim& claim, const Plan& plan, const std::string& handle,

@@ -34,6 +34,17 @@ class DeleteTest : public ProvisionerTest {
   }
 
   // Waits until the queue came past what was added to it before.
+  // Puts a VolumeAttachment of the claim's volume.
+  void Attach() {
+    cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
+                  {"kind", "VolumeAttachment"},
+                  {"metadata", {{"name", "va"}}},
+                  {"spec",
+                   {{"attacher", kDriver},
+                    {"nodeName", "node-a"},
+                    {"source", {{"persistentVolumeName", "pvc-uid-data"}}}}}});
+    ASSERT_TRUE(cluster_.client.WaitForWatches(api::VolumeAttachment::kInfo, 1));
+  }
   void PassQueue() {
     // The finalizer of a volume whose policy changed tells.
     cluster_.Put(MakeVolume(
@@ -120,18 +131,22 @@ TEST_F(DeleteTest, AFailedDeletionIsSaidAndTriedAgainAndTheObjectStays) {
 
 TEST_F(DeleteTest, AnAttachedVolumeIsNotDeletedUntilItsAttachmentIsGone) {
   Begin();
-  cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
-                {"kind", "VolumeAttachment"},
-                {"metadata", {{"name", "va"}}},
-                {"spec",
-                 {{"attacher", kDriver},
-                  {"nodeName", "node-a"},
-                  {"source", {{"persistentVolumeName", "pvc-uid-data"}}}}}});
-  ASSERT_TRUE(cluster_.client.WaitForWatches(api::VolumeAttachment::kInfo, 1));
+  Attach();
   Release();
-  PassQueue();
+  EXPECT_TRUE(
+      cluster_.events.WaitFor("Warning VolumeFailedDelete pvc-uid-data: persistentvolume "
+                              "pvc-uid-data is still attached to node node-a"));
   EXPECT_EQ(script().Count("DeleteVolume"), 0);
   cluster_.client.Remove(api::VolumeAttachment::kInfo, "", "va");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
+}
+
+TEST_F(DeleteTest, TheVolumeOfADriverThatAttachesNothingIsDeletedWithItsAttachmentThere) {
+  rpc::FakeCsiDriver::Options driver = NoTopology();
+  driver.controller_capabilities.erase(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME);
+  Begin(driver);
+  Attach();
+  Release();
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Volume>("", "pvc-uid-data"); }));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 namespace berth::controllers::provisioner {
@@ -53,6 +54,9 @@ struct Options {
   // their claim are then made with its finalizer (names.h), so that their first attachment does not
   // have to write it.
   bool attacher_beside = false;
+  // Called with the class of a claim whose volume the driver has refused: its capacity may be less
+  // than what is published.
+  std::function<void(const std::string& storage_class)> on_refused = [](const std::string&) {};
   NodeDeployment node_deployment;
   IntentOptions intents;
 };

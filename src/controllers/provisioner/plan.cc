@@ -122,7 +122,7 @@ api::SecretReference Plan::secret(SecretUse use) const {
 
 StatusOr<Plan> MakePlan(const PlanInputs& inputs) {
   const api::PersistentVolumeClaim& claim = inputs.claim;
-  if (const Json* selector = claim.selector(); selector != nullptr && !selector->empty()) {
+  if (claim.selector() != nullptr) {
     return Error(StatusCode::kInvalidArgument, "claim Selector is not supported");
   }
   Plan plan;
@@ -175,11 +175,17 @@ Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume) {
           StatusCode::kFailedPrecondition,
           "volume content source missing: the driver made an empty volume in place of a copy");
     }
-    if (SourceId(volume.content_source()) != SourceId(plan.request.volume_content_source())) {
-      return Error(StatusCode::kFailedPrecondition,
-                   "volume content source is '{}': the driver made a copy of something else",
-                   SourceId(volume.content_source()));
-    }
+  }
+  return base::OkStatus();
+}
+
+Status CheckPlace(const Plan& plan, const csi::v1::Volume& volume) {
+  const auto& source = plan.request.volume_content_source();
+  if (plan.request.has_volume_content_source() &&
+      SourceId(volume.content_source()) != SourceId(source)) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "the driver names '{}' as the source of its content, where '{}' was asked for",
+                 SourceId(volume.content_source()), SourceId(source));
   }
   return CheckTopology(plan.request.accessibility_requirements(), volume);
 }
@@ -238,7 +244,6 @@ StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const PlanInp
 }
 
 bool ProvesNoVolume(StatusCode code, Earlier earlier) {
-  if (code == StatusCode::kAlreadyExists) return false;
   if (ClassifyFailure(code, OtherNodes::kNone) == FailureState::kInBackground) {
     return false;
   }

@@ -44,10 +44,13 @@ struct Plan {
 // INVALID_ARGUMENT if claim or class cannot be served.
 base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
 
-// OK if the driver's answer is the volume that was asked for. INTERNAL if it has no id,
-// OUT_OF_RANGE if it is smaller, FAILED_PRECONDITION if it was not filled from the source, or its
-// topology was not asked for.
+// OK if the driver's answer can be the claim's volume, as the Go provisioner sees it. INTERNAL if it
+// has no id, OUT_OF_RANGE if it is smaller, FAILED_PRECONDITION if it was not filled from a source.
 base::Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume);
+// OK if the driver names the source and one of the topologies that were asked for. Else
+// FAILED_PRECONDITION: the driver may write them in another way, or the volume was made by another
+// call.
+base::Status CheckPlace(const Plan& plan, const csi::v1::Volume& volume);
 
 // The PersistentVolume for the driver's answer; `identity` tells which provisioner made it. For a
 // class of an in-tree plugin it has the plugin's source; INVALID_ARGUMENT if the plugin could not
@@ -58,9 +61,9 @@ base::StatusOr<api::PersistentVolume> MakeVolumeObject(const Plan& plan, const P
 
 // What a failed CreateVolume means for the claim.
 enum class FailureState {
-  kFinished,      // no volume exists; the call is tried again later
+  kFinished,      // the try has ended; another one is made later
   kInBackground,  // the volume may exist; the same call is made again
-  kReschedule,    // no volume exists; the scheduler must choose another node
+  kReschedule,    // the try has ended; the scheduler must choose another node
   kInfeasible,    // no volume is possible unless something changes; tried again seldom
 };
 // Whether the scheduler could choose another node for the claim.
@@ -75,11 +78,11 @@ enum class Earlier {
 };
 // Whether a CreateVolume that failed with `code` proves that no volume for the claim exists.
 //
-// ALREADY_EXISTS never proves it: a volume has the claim's name, and is not the one asked for.
-// After a call with unknown outcome only those codes prove it by which CSI says that this request
-// is impossible: if the first call had made a volume, the driver would have to answer OK now.
-// RESOURCE_EXHAUSTED (the caller may be throttled), PERMISSION_DENIED, INTERNAL and the like can
-// come from a driver that did not even look for the volume.
+// Every final code of a first call proves it. So does ALREADY_EXISTS there: what has the claim's
+// name is another's. After a call with unknown outcome only those codes prove it by which CSI says
+// that this request is impossible: if the first call had made a volume, the driver would have to
+// answer OK now. RESOURCE_EXHAUSTED (the caller may be throttled), PERMISSION_DENIED, INTERNAL and
+// the like can come from a driver that did not even look for the volume.
 bool ProvesNoVolume(base::StatusCode code, Earlier earlier);
 
 // Finalizer and annotations that the provisioner sets on volumes.

@@ -338,7 +338,66 @@ TEST_F(ProvisionerTest, AClaimWithASelectorIsRefused) {
   cluster_.Put(
       MakeClaim("data", Asked({{"spec", {{"selector", {{"matchLabels", {{"a", "b"}}}}}}}})));
   EXPECT_TRUE(cluster_.events.WaitFor("claim Selector is not supported"));
+  cluster_.Put(MakeClaim("all", Asked({{"spec", {{"selector", Json::object()}}}})));
+  EXPECT_TRUE(cluster_.events.WaitFor("default/all: claim Selector is not supported"));
   EXPECT_EQ(script().Count("CreateVolume"), 0);
+}
+
+TEST_F(ProvisionerTest, AnAnnotationThatWasMissingEndsTheBackoff) {
+  Options slow = Fast();
+  slow.retry_start = slow.retry_max = std::chrono::minutes(10);
+  Begin(NoTopology(), slow);
+  cluster_.Put(MakeClass(
+      "secret",
+      {{"parameters",
+        {{"csi.storage.k8s.io/node-stage-secret-name", "${pvc.annotations['example.com/key']}"},
+         {"csi.storage.k8s.io/node-stage-secret-namespace", "default"}}}}));
+  cluster_.Put(MakeClaim("data", Asked({{"spec", {{"storageClassName", "secret"}}}})));
+  ASSERT_TRUE(cluster_.events.WaitFor("ProvisioningFailed"));
+  Claim claim = GetClaim("data");
+  claim.set_annotation("example.com/key", "credentials");
+  cluster_.Put(claim);
+  EXPECT_TRUE(WaitVolume("pvc-uid-data"));
+}
+
+TEST_F(ProvisionerTest, ARefusedClassIsNamedForItsCapacity) {
+  base::Mutex mutex;
+  std::vector<std::string> refused;
+  Options options = Fast();
+  options.on_refused = [&](const std::string& name) {
+    base::MutexLock lock(mutex);
+    refused.push_back(name);
+  };
+  Begin(NoTopology(), options);
+  script().Fail("CreateVolume", base::Error(StatusCode::kUnavailable, "slow"));
+  cluster_.Put(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  script().Fail("CreateVolume", base::Error(StatusCode::kResourceExhausted, "full"));
+  cluster_.Put(MakeClaim("more", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-more"));
+  cluster_.Stop();
+  base::MutexLock lock(mutex);
+  EXPECT_THAT(refused, ElementsAre("fast"));
+}
+
+// The Go provisioner takes what the driver says.
+TEST_F(ProvisionerTest, AVolumeInAnotherPlaceThanWasAskedForIsTaken) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.topology = {{"zone", "b"}};
+  cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
+  cluster_.Put(MakeCsiNode("node-a", {"zone"}));
+  Begin(driver);
+  csi::v1::CreateVolumeRequest request;
+  request.set_name("pvc-uid-data");
+  request.mutable_capacity_range()->set_required_bytes(int64_t{1} << 30);
+  request.add_volume_capabilities()->mutable_mount();
+  csi::v1::CreateVolumeResponse made;
+  ASSERT_TRUE(cluster_.driver->state().Handle(request, made).ok());
+  cluster_.Put(MakeClaim("data", Asked()));
+  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
+  EXPECT_EQ(script().Count("DeleteVolume"), 0);
+  const Json term = (*GetVolume("pvc-uid-data").node_affinity())["required"]["nodeSelectorTerms"][0];
+  EXPECT_EQ(term["matchExpressions"][0]["values"], Json::array({"b"}));
 }
 
 TEST_F(ProvisionerTest, TheNewsThatAVolumeIsBeingMadeIsWithdrawnWhenItIsThere) {

@@ -23,9 +23,8 @@ constexpr std::chrono::seconds kFlushDelay{1};
 bool IsWorthARetry(const api::PersistentVolumeClaim* before,
                    const api::PersistentVolumeClaim& after) {
   return before == nullptr || before->deleting() != after.deleting() ||
-         before->annotation(kSelectedNode) != after.annotation(kSelectedNode) ||
-         before->annotation(kStorageProvisioner) != after.annotation(kStorageProvisioner) ||
-         before->annotation(kMigratedTo) != after.annotation(kMigratedTo);
+         before->annotations() != after.annotations() ||
+         base::json::Map(before->json(), {"spec"}) != base::json::Map(after.json(), {"spec"});
 }
 
 }  // namespace

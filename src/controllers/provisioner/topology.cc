@@ -89,12 +89,15 @@ StatusOr<TopologyTerm> SelectedTerm(const TopologyQuestion& question, const Keys
   return *term;
 }
 
-// Returns all combinations of the values that the terms of allowedTopologies list for their keys.
+// Returns all combinations of the values that the terms of allowedTopologies list for their keys. A
+// term without keys has none.
 StatusOr<Terms> Flatten(const Json& allowed) {
   Terms out;
   for (const Json& selector : allowed) {
+    const Json& expressions = base::json::Array(selector, {"matchLabelExpressions"});
+    if (expressions.empty()) continue;
     Terms partial = {{}};
-    for (const Json& expression : base::json::Array(selector, {"matchLabelExpressions"})) {
+    for (const Json& expression : expressions) {
       const std::string key = base::json::String(expression, {"key"});
       const Json& values = base::json::Array(expression, {"values"});
       if (partial.size() * values.size() > kMaxTerms) {
@@ -168,17 +171,18 @@ uint32_t SpreadIndex(std::string_view claim_name) {
 
 StatusOr<std::optional<TopologyRequirement>> RequireTopology(const TopologyQuestion& question) {
   const bool delayed = !question.selected_node.empty();
+  const bool limited = question.allowed != nullptr && !question.allowed->empty();
   Terms requisite;
-  if (question.allowed != nullptr) {
+  if (limited) {
     ASSIGN_OR_RETURN(requisite, Flatten(*question.allowed));
   }
   // The driver's keys are not asked for where they are not needed, because a driver that names none
   // on any node is served, too.
-  if (!delayed && requisite.empty() && !question.immediate_topology) {
+  if (!delayed && !limited && !question.immediate_topology) {
     return std::optional<TopologyRequirement>();
   }
   Keys keys;
-  if (delayed || requisite.empty()) {
+  if (delayed || !limited) {
     ASSIGN_OR_RETURN(keys, delayed ? SelectedKeys(question) : AnyKeys(question));
   }
   TopologyTerm selected;
@@ -186,17 +190,19 @@ StatusOr<std::optional<TopologyRequirement>> RequireTopology(const TopologyQuest
     ASSIGN_OR_RETURN(selected, SelectedTerm(question, keys));
   }
   if (delayed && question.strict) {
-    if (!requisite.empty() && std::none_of(requisite.begin(), requisite.end(),
-                                           [&](const auto& t) { return IsSubset(t, selected); })) {
+    if (limited && std::none_of(requisite.begin(), requisite.end(),
+                                [&](const auto& t) { return IsSubset(t, selected); })) {
       return Error(StatusCode::kFailedPrecondition,
                    "node '{}' is outside the class's allowedTopologies", question.selected_node);
     }
     return Assemble({selected}, 0);
   }
-  if (requisite.empty()) {
+  if (!limited) {
     for (const auto& node : question.nodes) {
       if (std::optional<TopologyTerm> term = TermOf(*node, keys)) requisite.push_back(*term);
     }
+  } else if (requisite.empty()) {
+    return std::optional<TopologyRequirement>();
   }
   if (requisite.empty()) {
     return Error(StatusCode::kFailedPrecondition,
@@ -213,9 +219,9 @@ StatusOr<std::optional<TopologyRequirement>> RequireTopology(const TopologyQuest
 }
 
 Json NodeAffinity(const google::protobuf::RepeatedPtrField<csi::v1::Topology>& topologies) {
-  if (topologies.empty()) return nullptr;
   Json terms = Json::array();
   for (const csi::v1::Topology& topology : topologies) {
+    if (topology.segments().empty()) continue;  // a term without keys would match no node
     Json expressions = Json::array();
     // The segments are sorted, because a proto map has no fixed order and the object must have one.
     const TopologyTerm segments(topology.segments().begin(), topology.segments().end());
@@ -224,6 +230,7 @@ Json NodeAffinity(const google::protobuf::RepeatedPtrField<csi::v1::Topology>& t
     }
     terms.push_back({{"matchExpressions", std::move(expressions)}});
   }
+  if (terms.empty()) return nullptr;
   return {{"required", {{"nodeSelectorTerms", std::move(terms)}}}};
 }
 

@@ -41,7 +41,8 @@ struct TopologyQuestion {
 base::StatusOr<std::optional<csi::v1::TopologyRequirement>> RequireTopology(
     const TopologyQuestion& question);
 
-// PersistentVolume.spec.nodeAffinity for the topologies that CreateVolume returned; null for none.
+// PersistentVolume.spec.nodeAffinity for the topologies that CreateVolume returned; null if none of
+// them has a segment.
 base::Json NodeAffinity(const google::protobuf::RepeatedPtrField<csi::v1::Topology>& topologies);
 
 // How far the preferred list of an Immediate claim is rotated, before the modulo: FNV-1 of the

@@ -138,6 +138,18 @@ TEST_F(TopologyTest, ANodeWithoutTheDriversLabelIsNoPlace) {
   EXPECT_THAT(base::ToString(RequireTopology(question_).status()), HasSubstr("lacks a label"));
 }
 
+TEST_F(TopologyTest, AnEmptyAllowedTopologyCountsForNothing) {
+  const Json some = Json::parse(R"([{}, {"matchLabelExpressions":[{"key":"zone","values":["b"]}]}])");
+  question_.allowed = &some;
+  EXPECT_THAT(Zones(MakeRequirement().requisite()), ElementsAre("b"));
+  const Json none = Json::parse("[{}]");
+  question_.allowed = &none;
+  question_.selected_node = "n2";
+  EXPECT_FALSE((*RequireTopology(question_)).has_value()) << "the volume may be anywhere";
+  question_.strict = true;
+  EXPECT_EQ(RequireTopology(question_).status().code(), base::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(TopologyTest, RefusesTopologiesWithoutBound) {
   Json expressions = Json::array();
   for (int key = 0; key < 20; ++key) {
@@ -157,6 +169,14 @@ TEST(NodeAffinityTest, IsOneTermPerTopology) {
             Json::parse(R"({"required":{"nodeSelectorTerms":[
               {"matchExpressions":[{"key":"zone","operator":"In","values":["a"]}]},
               {"matchExpressions":[{"key":"zone","operator":"In","values":["b"]}]}]}})"));
+}
+
+TEST(NodeAffinityTest, LeavesOutATopologyWithoutSegments) {
+  csi::v1::Volume volume;
+  volume.add_accessible_topology();
+  EXPECT_TRUE(NodeAffinity(volume.accessible_topology()).is_null());
+  (*volume.add_accessible_topology()->mutable_segments())["zone"] = "a";
+  EXPECT_EQ(NodeAffinity(volume.accessible_topology())["required"]["nodeSelectorTerms"].size(), 1U);
 }
 
 }  // namespace

@@ -104,8 +104,11 @@ VolumeDeletion::Outcome VolumeDeletion::SyncVolume(const std::string& key) {
       return Outcome::Done();
     }
   }
-  // The end of an attachment queues the volume again.
-  if (!attachments_.ByIndex(kAttachmentsByVolume, key).empty()) return Outcome::Done();
+  if (driver->Has(DriverInfo::Rpc::PUBLISH_UNPUBLISH_VOLUME)) {
+    const auto attachments = attachments_.ByIndex(kAttachmentsByVolume, key);
+    // The end of an attachment queues the volume again.
+    if (!attachments.empty()) return ReportAttached(*volume, *attachments.front());
+  }
 
   // The API itself is asked before data is destroyed, because the copy may be old.
   const StatusOr<Volume> live = kube::Get<Volume>(context_.client, "", key);
@@ -239,6 +242,15 @@ VolumeDeletion::Outcome VolumeDeletion::ReportLeftObject(const Volume& volume,
                                        FailureText(written)));
   }
   return AfterApi(written);
+}
+
+VolumeDeletion::Outcome VolumeDeletion::ReportAttached(const Volume& volume,
+                                                       const api::VolumeAttachment& attachment) {
+  CountDeleteFailed(context_.metrics, volume);
+  context_.events.Record(volume.reference(), base::EventType::kWarning, "VolumeFailedDelete",
+                         fmt::format("persistentvolume {} is still attached to node {}",
+                                     volume.name(), attachment.node_name()));
+  return Outcome::Done();
 }
 
 VolumeDeletion::Outcome VolumeDeletion::DeleteVolume(const Volume& volume) {

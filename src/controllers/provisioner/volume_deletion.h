@@ -1,5 +1,6 @@
 // Deletes volumes through the driver: those that are Released, with policy Delete, of this driver,
-// and named by no VolumeAttachment. A volume that a person made for the driver is deleted, too.
+// and, if it attaches, named by no VolumeAttachment. A volume that a person made for the driver is
+// deleted, too.
 //
 //   [Released] ── DeleteVolume ──▶ finalizer off ──▶ PersistentVolume deleted
 //        ▲  │
@@ -72,6 +73,8 @@ class VolumeDeletion {
   // The attacher's goes with the same write if no attachment names the volume, so that the attacher
   // need not write the object as well.
   base::Status FreeObject(const Volume& volume);
+  // Reports that the volume is not deleted yet, in the Go provisioner's words.
+  Outcome ReportAttached(const Volume& volume, const api::VolumeAttachment& attachment);
   // Reports that the driver has deleted the volume, but its object is left. `written` is the
   // failure of the write.
   Outcome ReportLeftObject(const Volume& volume, const base::Status& written);

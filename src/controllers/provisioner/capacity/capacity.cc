@@ -24,18 +24,17 @@ std::string CapacityManager(const CapacityOptions& options) {
 }
 
 std::vector<TopologyTerm> CapacitySegments(
-    const DriverInfo& driver, const std::string& node_name,
+    const std::string& driver, const std::string& node_name,
     const std::vector<std::shared_ptr<const api::Node>>& nodes,
     const std::vector<std::shared_ptr<const api::CsiNode>>& csi_nodes) {
-  if (!driver.topology()) return {TopologyTerm()};
   std::map<std::string, const api::Node*> by_name;
   for (const auto& node : nodes) by_name.emplace(node->name(), node.get());
   std::set<TopologyTerm> segments;
   for (const auto& csi_node : csi_nodes) {
     if (!node_name.empty() && csi_node->name() != node_name) continue;
-    const auto entry = csi_node->driver(driver.name);
+    const auto entry = csi_node->driver(driver);
     const auto node = by_name.find(csi_node->name());
-    if (!entry.has_value() || entry->topology_keys.empty() || node == by_name.end()) continue;
+    if (!entry.has_value() || node == by_name.end()) continue;
     if (auto term = TermOf(*node->second, entry->topology_keys)) segments.insert(*std::move(term));
   }
   return {segments.begin(), segments.end()};
@@ -51,10 +50,7 @@ csi::v1::GetCapacityRequest CapacityRequest(const api::StorageClass& storage_cla
                                             const TopologyTerm& segment) {
   csi::v1::GetCapacityRequest request;
   CopyTo(storage_class.parameters(), request.mutable_parameters());
-  if (!segment.empty()) {
-    request.mutable_accessible_topology()->mutable_segments()->insert(segment.begin(),
-                                                                      segment.end());
-  }
+  request.mutable_accessible_topology()->mutable_segments()->insert(segment.begin(), segment.end());
   return request;
 }
 

@@ -27,10 +27,11 @@ inline constexpr std::string_view kCapacityManagedBy = "csi.storage.k8s.io/manag
 // longer than a label may be, it is cut and has a hash, in the same way as the Go program does it.
 std::string CapacityManager(const CapacityOptions& options);
 
-// The segments of `driver`, each once, in order. A driver without topology has one empty segment,
-// which means all nodes. A node is ignored while it lacks the label of one of the driver's keys.
+// The segments of the nodes on which `driver` is registered, each once, in order. Nodes on which it
+// has no topology keys share one empty segment, which means all nodes. A node is ignored while it
+// lacks the label of one of the keys.
 std::vector<TopologyTerm> CapacitySegments(
-    const DriverInfo& driver, const std::string& node_name,
+    const std::string& driver, const std::string& node_name,
     const std::vector<std::shared_ptr<const api::Node>>& nodes,
     const std::vector<std::shared_ptr<const api::CsiNode>>& csi_nodes);
 
@@ -40,7 +41,8 @@ bool WantsCapacity(const api::StorageClass& storage_class, const DriverInfo& dri
                    const CapacityOptions& options);
 
 // GetCapacity for the volumes of a class, as the Go program asks: with all of the class's
-// parameters, also those that CreateVolume does not get, and without a capability.
+// parameters, also those that CreateVolume does not get, without a capability, and with a topology,
+// which has no segments if the driver has no keys.
 csi::v1::GetCapacityRequest CapacityRequest(const api::StorageClass& storage_class,
                                             const TopologyTerm& segment);
 

@@ -60,7 +60,8 @@ void CapacityController::AddHandlers() {
     const auto info = driver_.info();
     const bool came_or_went = change.before == nullptr || change.after == nullptr;
     if (info != nullptr && came_or_went && volume.annotation(kProvisionedBy) == info->name) {
-      workers_.AddAfter(volume.storage_class_name(), kAfterVolume);
+      // Classes may share the storage that the volume takes.
+      AddAllClasses(kAfterVolume);
     }
   });
   objects_.AddHandler([this](const auto& change) {
@@ -71,13 +72,20 @@ void CapacityController::AddHandlers() {
   driver_.OnReady([this] { AddAllClasses(); });
 }
 
-void CapacityController::AddAllClasses() {
+void CapacityController::AddAllClasses(std::chrono::milliseconds delay) {
   const auto info = driver_.info();
   if (info == nullptr) return;
   for (const auto& storage_class : classes_.List()) {
-    if (storage_class->provisioner() == info->name) workers_.AddNow(storage_class->name());
+    if (storage_class->provisioner() != info->name) continue;
+    if (delay.count() > 0) {
+      workers_.AddAfter(storage_class->name(), delay);
+    } else {
+      workers_.AddNow(storage_class->name());
+    }
   }
 }
+
+void CapacityController::RefreshClass(const std::string& name) { workers_.Add(name); }
 
 void CapacityController::Start() {
   objects_.Start();
@@ -110,16 +118,14 @@ CapacityController::Outcome CapacityController::SyncClass(const std::string& nam
 
 Status CapacityController::Publish(const api::StorageClass& storage_class,
                                    const DriverInfo& driver) {
-  if (driver.topology()) {
-    RETURN_IF_ERROR(nodes_.CheckListed());
-    RETURN_IF_ERROR(csi_nodes_.CheckListed());
-  }
+  RETURN_IF_ERROR(nodes_.CheckListed());
+  RETURN_IF_ERROR(csi_nodes_.CheckListed());
   ASSIGN_OR_RETURN(const Json owner, ReadCapacityOwner(context_.client, options_));
   std::vector<CapacityPtr> left = ObjectsOf(storage_class.name(), driver.name);
   Status first = base::OkStatus();
   ObjectCounts counts;
   for (const TopologyTerm& segment :
-       CapacitySegments(driver, options_.node_name, nodes_.List(), csi_nodes_.List())) {
+       CapacitySegments(driver.name, options_.node_name, nodes_.List(), csi_nodes_.List())) {
     // The failure of one segment does not stop the others from being published.
     const size_t before = left.size();
     const Status published = PublishSegment(storage_class, driver, segment, owner, left);

@@ -4,7 +4,8 @@
 // The work for one class: call GetCapacity for each topology segment, write the objects that
 // differ, and delete the objects that have no segment any more. The work is done again after the
 // poll interval, when the class, the nodes or the driver's registration change, when another
-// program changes or deletes an object, and a second after a volume of the class came or went.
+// program changes or deletes an object, a second after a volume of the driver came or went, and
+// after the driver has refused to make a volume of the class.
 //
 //   [due] ── GetCapacity, create / patch / delete ──▶ [published] ── poll interval ──▶ [due]
 //     ▲  │ an error: event CapacityFailed on the class, again after the backoff
@@ -36,13 +37,16 @@ class CapacityController : public Controller {
   void Start() override;
   void Stop() override;
 
+  // Publishes the capacity for a class anew, because it is probably not what is published.
+  void RefreshClass(const std::string& name);
+
  private:
   using Outcome = base::KeyedWorkers::Outcome;
   using Capacity = api::CsiStorageCapacity;
   using CapacityPtr = std::shared_ptr<const Capacity>;
 
   void AddHandlers();
-  void AddAllClasses();
+  void AddAllClasses(std::chrono::milliseconds delay = {});
   Outcome SyncClass(const std::string& name);
   base::Status Publish(const api::StorageClass& storage_class, const DriverInfo& driver);
   base::Status PublishSegment(const api::StorageClass& storage_class, const DriverInfo& driver,

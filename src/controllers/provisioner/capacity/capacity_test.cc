@@ -23,7 +23,8 @@ CapacityOptions Ours() {
 
 class CapacityTest : public ProvisionerTest {
  protected:
-  void BeginCapacity(CapacityOptions options = Ours(), rpc::FakeCsiDriver::Options driver = {}) {
+  CapacityController& BeginCapacity(CapacityOptions options = Ours(),
+                                    rpc::FakeCsiDriver::Options driver = {}) {
     for (const auto& [node, zone] :
          {std::pair{"node-a", "a"}, std::pair{"node-b", "b"}, std::pair{"node-c", "b"}}) {
       cluster_.Put(MakeNode(node, {{"metadata", {{"labels", {{"zone", zone}}}}}}));
@@ -34,8 +35,10 @@ class CapacityTest : public ProvisionerTest {
     cluster_.Put(MakeClass("immediate"));
     cluster_.Put(MakeClass("other", {{"provisioner", "another.example.com"},
                                      {"volumeBindingMode", "WaitForFirstConsumer"}}));
-    cluster_.Add<CapacityController>(cluster_.AddDriver(std::move(driver)), std::move(options));
+    auto& controller =
+        cluster_.Add<CapacityController>(cluster_.AddDriver(std::move(driver)), std::move(options));
     cluster_.Start();
+    return controller;
   }
   std::vector<Capacity> Objects() {
     std::vector<Capacity> out;
@@ -85,10 +88,26 @@ TEST_F(CapacityTest, ImmediateClassesTooWhereAskedFor) {
   EXPECT_TRUE(WaitObjects(4));
 }
 
-TEST_F(CapacityTest, ADriverWithoutTopologyHasOneObjectForAllNodes) {
+TEST_F(CapacityTest, ADriverWithoutTopologyHasTheSegmentsOfItsNodesAllTheSame) {
   BeginCapacity(Ours(), NoTopology());
+  ASSERT_TRUE(WaitObjects(2));
+}
+
+TEST_F(CapacityTest, NodesWithoutKeysShareOneObject) {
+  BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  for (const char* node : {"node-a", "node-b", "node-c"}) cluster_.Put(MakeCsiNode(node));
   ASSERT_TRUE(WaitObjects(1));
   EXPECT_EQ(*Objects()[0].node_topology(), Json::object());
+}
+
+TEST_F(CapacityTest, WithoutANodeThatHasTheDriverThereIsNone) {
+  BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  for (const char* node : {"node-a", "node-b", "node-c"}) {
+    cluster_.client.Remove(api::CsiNode::kInfo, "", node);
+  }
+  EXPECT_TRUE(WaitObjects(0));
 }
 
 TEST_F(CapacityTest, ADriverThatCannotSayHasNone) {
@@ -149,17 +168,25 @@ TEST_F(CapacityTest, WhatAnotherDeletesOrChangesIsMendedAtOnce) {
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Objects()[0].capacity() == "10Gi"; }));
 }
 
-TEST_F(CapacityTest, AVolumeThatCameIsCountedSoon) {
+TEST_F(CapacityTest, AVolumeThatCameIsCountedSoonForAllClasses) {
   BeginCapacity();
   ASSERT_TRUE(WaitObjects(2));
   cluster_.AddVolume("pv-1",
                      {{"metadata", {{"annotations", {{std::string(kProvisionedBy), kDriver}}}}},
-                      {"spec", {{"storageClassName", "late"}}}});
+                      {"spec", {{"storageClassName", "immediate"}}}});
   EXPECT_TRUE(cluster_.WaitUntil([&] {
     const auto objects = Objects();
     return std::all_of(objects.begin(), objects.end(),
                        [](const Capacity& object) { return object.capacity() == "9Gi"; });
   }));
+}
+
+TEST_F(CapacityTest, AClassIsAskedForAnewAfterARefusal) {
+  CapacityController& controller = BeginCapacity();
+  ASSERT_TRUE(WaitObjects(2));
+  cluster_.driver->state().options().capacity_bytes = int64_t{3} << 30;
+  controller.RefreshClass("late");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Objects()[0].capacity() == "3Gi"; }));
 }
 
 TEST_F(CapacityTest, AForbiddenWriteIsSaidAndTriedAgain) {
@@ -256,7 +283,7 @@ TEST(CapacityRequestTest, HasAllParametersOfTheClass) {
   const csi::v1::GetCapacityRequest request = CapacityRequest(storage_class, {});
   EXPECT_EQ(request.parameters().size(), 2U);
   EXPECT_EQ(request.parameters().at("csi.storage.k8s.io/fstype"), "xfs");
-  EXPECT_FALSE(request.has_accessible_topology());
+  EXPECT_TRUE(request.has_accessible_topology());
 }
 
 }  // namespace
