@@ -51,9 +51,29 @@ class Site:
                 for item in self.cluster.api.get(f"{block_agent.GROUP}/volumefences").json["items"]}
 
 
-@pytest.fixture
+    def make_claim(self, name, size, **spec):
+        self.cluster.create(objects.claim(name, size, "block", **spec), "default")
+
+    def bound(self, name):
+        """Waits until a claim is bound, and gives the claim."""
+        def look():
+            claim = self.cluster.get("PersistentVolumeClaim", name, "default")
+            return claim if claim["status"].get("phase") == "Bound" else None
+        return wait_for(f"claim {name} to be bound", look)
+
+    def delete_claim(self, name):
+        """Deletes a claim, and waits until its volume's image is gone."""
+        image = self.images / self.bound(name)["spec"]["volumeName"]
+        self.cluster.delete("PersistentVolumeClaim", name, "default")
+        wait_for("the image to be gone", lambda: not image.exists())
+
+
+@pytest.fixture(scope="module")
 def site(bare_node):
-    return Site(bare_node)
+    made = Site(bare_node)
+    yield made
+    assert not block_agent.loops_of(made.images)
+    assert not made.refused()
 
 
 def capacity_of(item):
@@ -89,9 +109,8 @@ def test_a_volume_of_the_block_agent(site):
     """A claim becomes a volume, the kubelet mounts it by the agent's driver under a fence, it grows in use and keeps its data. Nothing
     is refused to the accounts of deploy/block-agent."""
     cluster, node = site.cluster, site.node
-    cluster.create(objects.claim("data", "320Mi", "block"), "default")
-    claim = wait_for("the claim to be bound", lambda: (
-        item if (item := cluster.get("PersistentVolumeClaim", "data", "default"))["status"].get("phase") == "Bound" else None))
+    site.make_claim("data", "320Mi")
+    claim = site.bound("data")
     volume = claim["spec"]["volumeName"]
     assert cluster.get("PersistentVolume", volume)["spec"]["flexVolume"]["driver"] == block_agent.DRIVER
     node.create_pod(objects.pod("writer", "echo kept > /data/file && sync && sleep 1000", ["data"]))
@@ -110,7 +129,32 @@ def test_a_volume_of_the_block_agent(site):
         assert each.until_now() in (["320Mi", "416Mi"], ["416Mi"])
     assert not [event for event in cluster.items("Event", "default") if "object has been modified" in event.get("message", "")]
     node.delete_pod("reader")
-    cluster.delete("PersistentVolumeClaim", "data", "default")
-    wait_for("the image to be gone", lambda: not list(site.images.glob("pvc-*")))
-    assert not block_agent.loops_of(site.images)
-    assert not site.refused()
+    site.delete_claim("data")
+
+
+def test_a_snapshot_of_a_volume_of_the_block_agent(site):
+    """A snapshot waits until no pod uses the volume, and a claim that is restored from it has the data of then."""
+    cluster, node = site.cluster, site.node
+    site.make_claim("data", "320Mi")
+    site.bound("data")
+    node.create_pod(objects.pod("writer", "echo before > /data/file && sync && sleep 1000", ["data"]))
+    node.wait_pod("writer", "Running")
+    cluster.create(objects.block_snapshot("monday", "data"), "default")
+    site.make_claim("restored", "416Mi", **objects.restored_from("monday"))
+    wait_for("the reason", lambda: any(event["reason"] == "SnapshotFailed" and "default/writer" in event["message"]
+                                       for event in cluster.items("Event", "default")))
+    node.delete_pod("writer")
+    site.bound("restored")
+    status = cluster.get("BlockSnapshot", "monday", "default")["status"]
+    assert status["readyToUse"] and (site.images / status["snapshot"]).exists()
+    node.create_pod(objects.pod("changer", "echo after > /data/file && sync", ["data"]))
+    node.wait_pod("changer", "Succeeded")
+    node.create_pod(objects.pod("reader", "test $(cat /restored/file) = before", ["restored"]))
+    node.wait_pod("reader", "Succeeded")
+    for name in ("changer", "reader"):
+        node.delete_pod(name)
+    for name in ("restored", "data"):
+        site.delete_claim(name)
+    cluster.delete("BlockSnapshot", "monday", "default")
+    wait_for("the snapshot to be gone", lambda: cluster.get("BlockSnapshot", "monday", "default") is None)
+    assert not (site.images / status["snapshot"]).exists()

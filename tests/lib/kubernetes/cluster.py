@@ -26,6 +26,7 @@ KINDS = {
     "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", False),
     "VolumeSnapshot": (SNAPSHOTS, "volumesnapshots", True), "VolumeSnapshotContent": (SNAPSHOTS, "volumesnapshotcontents", False),
     "VolumeSnapshotClass": (SNAPSHOTS, "volumesnapshotclasses", False),
+    "BlockSnapshot": ("/apis/storage.berth.dev/v1alpha1", "blocksnapshots", True),
     "VolumeGroupSnapshot": (GROUPS, "volumegroupsnapshots", True),
     "VolumeGroupSnapshotContent": (GROUPS, "volumegroupsnapshotcontents", False),
     "VolumeGroupSnapshotClass": (GROUPS, "volumegroupsnapshotclasses", False),
