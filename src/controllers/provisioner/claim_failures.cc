@@ -173,8 +173,7 @@ Status ClaimProvisioning::TakeBackVolume(const Claim& claim, const Plan& plan,
   if (handle.empty() ||
       !volumes_.ByIndex(kVolumesByHandle, HandleKey(driver.name, api::VolumeHandle(handle)))
            .empty() ||
-      !CheckAnswer(plan, response->volume()).ok() ||
-      !CheckPlace(plan, response->volume()).ok()) {
+      !CheckAnswer(plan, response->volume()).ok()) {
     return base::OkStatus();
   }
   RETURN_IF_ERROR(DeleteVolume(claim, plan, handle, request.secrets()));

@@ -283,10 +283,6 @@ ClaimProvisioning::Outcome ClaimProvisioning::CreateVolume(const Claim& claim,
   if (const Status fits = CheckAnswer(plan, response->volume()); !fits.ok()) {
     return RefuseVolume(claim, plan, request, response->volume(), fits);
   }
-  if (const Status place = CheckPlace(plan, response->volume()); !place.ok()) {
-    LOG_WARNING("volume {} of claim {}: {}", base::Quote(handle), base::Quote(claim.key()),
-                base::Message(place));
-  }
   const StatusOr<Volume> object =
       MakeVolumeObject(plan, inputs, response->volume(), MakeIdentity(inputs.driver));
   if (!object.ok()) {

@@ -175,17 +175,11 @@ Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume) {
           StatusCode::kFailedPrecondition,
           "volume content source missing: the driver made an empty volume in place of a copy");
     }
-  }
-  return base::OkStatus();
-}
-
-Status CheckPlace(const Plan& plan, const csi::v1::Volume& volume) {
-  const auto& source = plan.request.volume_content_source();
-  if (plan.request.has_volume_content_source() &&
-      SourceId(volume.content_source()) != SourceId(source)) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "the driver names '{}' as the source of its content, where '{}' was asked for",
-                 SourceId(volume.content_source()), SourceId(source));
+    if (SourceId(volume.content_source()) != SourceId(plan.request.volume_content_source())) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "volume content source is '{}': the driver made a copy of something else",
+                   SourceId(volume.content_source()));
+    }
   }
   return CheckTopology(plan.request.accessibility_requirements(), volume);
 }

@@ -44,13 +44,10 @@ struct Plan {
 // INVALID_ARGUMENT if claim or class cannot be served.
 base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
 
-// OK if the driver's answer can be the claim's volume, as the Go provisioner sees it. INTERNAL if it
-// has no id, OUT_OF_RANGE if it is smaller, FAILED_PRECONDITION if it was not filled from a source.
+// OK if the driver's answer is the volume that was asked for. INTERNAL if it has no id,
+// OUT_OF_RANGE if it is smaller, FAILED_PRECONDITION if it was not filled from the source, or its
+// topology was not asked for.
 base::Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume);
-// OK if the driver names the source and one of the topologies that were asked for. Else
-// FAILED_PRECONDITION: the driver may write them in another way, or the volume was made by another
-// call.
-base::Status CheckPlace(const Plan& plan, const csi::v1::Volume& volume);
 
 // The PersistentVolume for the driver's answer; `identity` tells which provisioner made it. For a
 // class of an in-tree plugin it has the plugin's source; INVALID_ARGUMENT if the plugin could not

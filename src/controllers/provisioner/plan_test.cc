@@ -17,26 +17,26 @@ TEST(CheckAnswerTest, AVolumeSmallerThanAskedOrWithoutItsContentIsRefused) {
   EXPECT_EQ(CheckAnswer(plan, volume).code(), StatusCode::kFailedPrecondition);
 }
 
-TEST(CheckPlaceTest, TellsWhatWasNotAskedFor) {
+TEST(CheckAnswerTest, RefusesWhatWasNotAskedFor) {
   Plan plan;
   csi::v1::Volume volume;
   volume.set_volume_id("vol-1");
-  EXPECT_TRUE(CheckPlace(plan, volume).ok());
+  EXPECT_TRUE(CheckAnswer(plan, volume).ok());
   plan.request.mutable_volume_content_source()->mutable_volume()->set_volume_id("vol-0");
-  EXPECT_FALSE(CheckPlace(plan, volume).ok());
+  EXPECT_FALSE(CheckAnswer(plan, volume).ok());
   volume.mutable_content_source()->mutable_volume()->set_volume_id("vol-9");
-  EXPECT_FALSE(CheckPlace(plan, volume).ok());
+  EXPECT_FALSE(CheckAnswer(plan, volume).ok());
   volume.mutable_content_source()->mutable_volume()->set_volume_id("vol-0");
-  EXPECT_TRUE(CheckPlace(plan, volume).ok());
+  EXPECT_TRUE(CheckAnswer(plan, volume).ok());
 
   auto& requisite = *plan.request.mutable_accessibility_requirements()->add_requisite();
   (*requisite.mutable_segments())["zone"] = "a";
   (*requisite.mutable_segments())["rack"] = "1";
   auto& place = *volume.add_accessible_topology();
   (*place.mutable_segments())["zone"] = "b";
-  EXPECT_EQ(CheckPlace(plan, volume).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CheckAnswer(plan, volume).code(), StatusCode::kFailedPrecondition);
   (*place.mutable_segments())["zone"] = "a";  // all of the zone, so the rack too
-  EXPECT_TRUE(CheckPlace(plan, volume).ok());
+  EXPECT_TRUE(CheckAnswer(plan, volume).ok());
 }
 
 TEST(ClassifyTest, TellsFinalFromUnknown) {

@@ -380,26 +380,6 @@ TEST_F(ProvisionerTest, ARefusedClassIsNamedForItsCapacity) {
   EXPECT_THAT(refused, ElementsAre("fast"));
 }
 
-// The Go provisioner takes what the driver says.
-TEST_F(ProvisionerTest, AVolumeInAnotherPlaceThanWasAskedForIsTaken) {
-  rpc::FakeCsiDriver::Options driver;
-  driver.topology = {{"zone", "b"}};
-  cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
-  cluster_.Put(MakeCsiNode("node-a", {"zone"}));
-  Begin(driver);
-  csi::v1::CreateVolumeRequest request;
-  request.set_name("pvc-uid-data");
-  request.mutable_capacity_range()->set_required_bytes(int64_t{1} << 30);
-  request.add_volume_capabilities()->mutable_mount();
-  csi::v1::CreateVolumeResponse made;
-  ASSERT_TRUE(cluster_.driver->state().Handle(request, made).ok());
-  cluster_.Put(MakeClaim("data", Asked()));
-  ASSERT_TRUE(WaitVolume("pvc-uid-data"));
-  EXPECT_EQ(script().Count("DeleteVolume"), 0);
-  const Json affinity = base::json::Map(GetVolume("pvc-uid-data").json(), {"spec", "nodeAffinity"});
-  EXPECT_THAT(affinity.dump(), HasSubstr(R"("values":["b"])"));
-}
-
 TEST_F(ProvisionerTest, TheNewsThatAVolumeIsBeingMadeIsWithdrawnWhenItIsThere) {
   Begin();
   script().Fail("CreateVolume", base::Error(StatusCode::kInternal, "no"));

@@ -237,9 +237,12 @@ TEST_F(UnknownOutcomeTest, AHeldClaimWithoutItsClassSaysWhy) {
 }
 
 TEST_F(UnknownOutcomeTest, AVolumeThatCannotBeTakenBackIsSaidAndKeepsTheIntent) {
-  // The driver has an empty one of that name already, where a copy is asked for.
-  Begin();
-  AddSource();
+  // The driver has one of that name already, in another zone than asked for.
+  rpc::FakeCsiDriver::Options driver;
+  driver.topology = {{"zone", "b"}};
+  cluster_.Put(MakeNode("node-a", {{"metadata", {{"labels", {{"zone", "a"}}}}}}));
+  cluster_.Put(MakeCsiNode("node-a", {"zone"}));
+  Begin(driver);
   csi::v1::CreateVolumeRequest request;
   request.set_name("pvc-uid-data");
   request.mutable_capacity_range()->set_required_bytes(int64_t{1} << 30);
@@ -248,9 +251,7 @@ TEST_F(UnknownOutcomeTest, AVolumeThatCannotBeTakenBackIsSaidAndKeepsTheIntent) 
   ASSERT_TRUE(cluster_.driver->state().Handle(request, response).ok());
   script().Fail("DeleteVolume", base::Error(StatusCode::kInternal, "busy"),
                 rpc::CallScript::kAlways);
-  cluster_.Put(Unprotected(
-      "data",
-      {{"spec", {{"dataSource", {{"kind", "PersistentVolumeClaim"}, {"name", "source"}}}}}}));
+  cluster_.Put(Unprotected("data"));
   ASSERT_TRUE(cluster_.events.WaitFor(
       "Warning ProvisioningCleanupFailed default/data: Error cleaning provisioned volume "
       "\"pvc-uid-data\": rpc error: code = Internal desc = busy"));
@@ -258,7 +259,7 @@ TEST_F(UnknownOutcomeTest, AVolumeThatCannotBeTakenBackIsSaidAndKeepsTheIntent) 
   EXPECT_TRUE(HasIntent("uid-data"));
   script().Fail("DeleteVolume", base::OkStatus(), 0);
   EXPECT_TRUE(WaitNoIntent("uid-data"));
-  EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1)) << "only the source is left";
+  EXPECT_THAT(cluster_.driver->state().VolumeIds(), IsEmpty());
 }
 
 TEST_F(ProvisionerTest, AVolumeOfAnothersUnderTheClaimsNameIsSaid) {
