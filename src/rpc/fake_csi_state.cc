@@ -228,6 +228,7 @@ Status FakeCsiState::Handle(const csi::v1::ControllerExpandVolumeRequest& reques
   volume->volume.set_capacity_bytes(std::max(has, wanted));
   response.set_capacity_bytes(volume->volume.capacity_bytes());
   response.set_node_expansion_required(options_.node_capabilities.contains(NodeRpc::EXPAND_VOLUME));
+  if (options_.on_expand) options_.on_expand(response);
   return OkStatus();
 }
 

@@ -40,6 +40,8 @@ class FakeCsiState {
     std::function<void(csi::v1::CreateSnapshotResponse&)> on_snapshot;
     // The same for CreateVolumeGroupSnapshot.
     std::function<void(csi::v1::CreateVolumeGroupSnapshotResponse&)> on_group;
+    // The same for ControllerExpandVolume.
+    std::function<void(csi::v1::ControllerExpandVolumeResponse&)> on_expand;
     // Of which of the asked volumes a group snapshot has snapshots; all if it is not set.
     std::function<std::vector<std::string>(std::vector<std::string>)> cut_volumes;
     bool endless_pages = false;                 // each page of a list names another one

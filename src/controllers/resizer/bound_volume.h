@@ -5,6 +5,7 @@
 #include <string>
 
 #include "api/migration/translation.h"
+#include "base/status.h"
 #include "controllers/claims.h"
 #include "controllers/driver_connection.h"
 
@@ -32,6 +33,17 @@ class BoundVolumes {
     });
   }
 
+  // NOT_FOUND if the volume to which `claim` is bound does not show in the informer yet, because
+  // objects of two kinds come by two watches, in any order.
+  base::Status CheckSeen(const api::PersistentVolumeClaim* claim) const {
+    if (!IsSettled(claim) || volumes_.Get(claim->volume_name()) != nullptr) {
+      return base::OkStatus();
+    }
+    return base::Error(base::StatusCode::kNotFound,
+                       "PersistentVolume '{}' of claim '{}' is not known yet", claim->volume_name(),
+                       claim->key());
+  }
+
   // The volume to which `claim` is bound, also by its status, if it has a CSI source of `driver`
   // and is within reach. nullptr if there is no work, or `claim` or `driver` is not known.
   std::shared_ptr<const api::PersistentVolume> Of(const api::PersistentVolumeClaim* claim,
@@ -55,12 +67,14 @@ class BoundVolumes {
   }
 
  private:
+  // A claim that is being deleted counts, because a pod may use it for long.
+  static bool IsSettled(const api::PersistentVolumeClaim* claim) {
+    return claim != nullptr && IsBound(*claim) && claim->phase() == "Bound";
+  }
+
   std::shared_ptr<const api::PersistentVolume> FindBound(const api::PersistentVolumeClaim* claim,
                                                          const DriverInfo* driver) const {
-    // A claim that is being deleted counts, because a pod may use it for long.
-    if (driver == nullptr || claim == nullptr || !IsBound(*claim) || claim->phase() != "Bound") {
-      return nullptr;
-    }
+    if (driver == nullptr || !IsSettled(claim)) return nullptr;
     auto volume = volumes_.Get(claim->volume_name());
     if (volume == nullptr || !RefersTo(*volume, *claim) || !WithinReach(*volume)) return nullptr;
     return volume;

@@ -23,6 +23,10 @@ Json Has(const std::string& size) { return {{"spec", {{"capacity", {{"storage", 
 Json WithCondition(const std::string& type, const std::string& message) {
   return {{"conditions", {{{"type", type}, {"status", "True"}, {"message", message}}}}};
 }
+Json NotRequired() {
+  return {{"metadata",
+           {{"annotations", {{"volume.kubernetes.io/node-expansion-not-required", "true"}}}}}};
+}
 
 Write Begins(const std::string& size) {
   return {"patch pvc",
@@ -33,6 +37,9 @@ Write Begins(const std::string& size) {
 Write Grows(const std::string& size) {
   return {"patch pv", {fmt::format(R"("capacity":{{"storage":"{}"}})", size)}};
 }
+// The capacity from before the expansion, which the node needs.
+const Write kKeepsOldCapacity{"patch pv",
+                              {R"("volume.alpha.kubernetes.io/pre-resize-capacity":"1Gi")"}};
 Write Finishes(const std::string& size) {
   return {"patch pvc",
           {fmt::format(R"("capacity":{{"storage":"{}"}})", size),
@@ -57,6 +64,9 @@ const std::string kSucceeded =
     "Normal VolumeResizeSuccessful default/data: Resize volume succeeded";
 const std::string kRequired =
     "Normal FileSystemResizeRequired default/data: Require file system resize of volume on node";
+const std::string kNobody =
+    "Warning VolumeResizeFailed default/data: driver \"fake.csi.example.com\" cannot expand "
+    "volumes, neither in the controller nor on nodes";
 std::string SaysFailed(const std::string& why) {
   return fmt::format(
       "Warning VolumeResizeFailed default/data: resize volume \"pv-1\" by resizer "
@@ -72,6 +82,22 @@ void NodePart(FakeCluster& cluster) {
 void NoControllerPart(FakeCluster& cluster) {
   cluster.driver->state().options().controller_capabilities = {
       DriverInfo::Rpc::CREATE_DELETE_VOLUME};
+}
+
+void NodesAlone(FakeCluster& cluster) {
+  NodePart(cluster);
+  NoControllerPart(cluster);
+}
+// The next write to the claim finds that it has changed.
+void Conflict(FakeCluster& cluster) {
+  cluster.client.FailNext("patch", "persistentvolumeclaims/status",
+                          Error(StatusCode::kAborted, "conflict"));
+}
+std::function<void(FakeCluster&)> FailsAndConflicts(StatusCode code, const std::string& message) {
+  return [=](FakeCluster& cluster) {
+    Fails("ControllerExpandVolume", code, message)(cluster);
+    Conflict(cluster);
+  };
 }
 
 class ExpandTableTest : public CaseTest {
@@ -161,17 +187,33 @@ std::vector<Case> PlainCases() {
        {Begins("2Gi"), Grows("2Gi"), kLeftToTheNode},
        {},
        {kResizing, kRequired},
-       [](FakeCluster& cluster) {
-         NodePart(cluster);
-         NoControllerPart(cluster);
-       }},
-      {"NotAtAllWhereNobodyCan",
-       Asks("2Gi"),
+       NodesAlone},
+      {"NotAtAllWhereNobodyCan", Asks("2Gi"), nullptr, {}, {}, {kNobody}, NoControllerPart},
+      {"ASizeIsWrittenAsTheClaimSaysIt",
+       Asks("2G"),
        nullptr,
-       {Failed("cannot expand volumes")},
+       {Begins("2G"), Grows("1953125Ki"), Finishes("1953125Ki")},
+       {Call("1953125Ki")},
+       {kResizing, kSucceeded},
+       {}},
+      {"ASizeThatNobodyRoundsIsWrittenToTheVolumeAsTheClaimSaysIt",
+       Asks("2G"),
+       nullptr,
+       {Begins("2G"), Grows("2G"), kLeftToTheNode},
        {},
-       {SaysFailed("driver \"fake.csi.example.com\" cannot expand volumes")},
-       NoControllerPart},
+       {kResizing, kRequired},
+       NodesAlone},
+      {"TheBeginningTakesTheMarkOfTheLastExpansionAway",
+       Merged(Asks("2Gi"), NotRequired()),
+       nullptr,
+       {{"patch pvc",
+         {R"("volume.kubernetes.io/node-expansion-not-required":null)",
+          R"("allocatedResourceStatuses":{"storage":"ControllerResizeInProgress"})"}},
+        Grows("2Gi"),
+        kLeftToTheNode},
+       {Call("2Gi")},
+       {kResizing, kRequired},
+       NodePart},
       {"AnotherDriversVolumeIsLeftAlone",
        Asks("2Gi"),
        {{"spec", {{"csi", {{"driver", "another.example.com"}}}}}},
@@ -200,10 +242,7 @@ std::vector<Case> PlainCases() {
        {Begins("2Gi"), Begins("2Gi"), Grows("2Gi"), Finishes("2Gi")},
        {Call("2Gi")},
        {kResizing, kSucceeded},
-       [](FakeCluster& cluster) {
-         cluster.client.FailNext("patch", "persistentvolumeclaims/status",
-                                 Error(StatusCode::kAborted, "conflict"));
-       }},
+       Conflict},
       {"AnApiThatIsAwayIsNoFailureOfTheClaim",
        Asks("2Gi"),
        nullptr,
@@ -284,6 +323,20 @@ std::vector<Case> FailureCases() {
        {Call("2Gi")},
        {SaysFailed("rpc error: code = Internal")},
        Fails("ControllerExpandVolume", StatusCode::kInternal, "no")},
+      {"WhatCannotBeIsWrittenAnewAfterAConflict",
+       Asks("2Gi", Is("ControllerResizeInProgress", "2Gi")),
+       nullptr,
+       {Infeasible("code = OutOfRange"), Infeasible("code = OutOfRange")},
+       {Call("2Gi")},
+       {SaysFailed("rpc error: code = OutOfRange")},
+       FailsAndConflicts(StatusCode::kOutOfRange, "too much")},
+      {"AFinalFailureIsWrittenAnewAfterAConflict",
+       Asks("2Gi", Is("ControllerResizeInProgress", "2Gi")),
+       nullptr,
+       {Failed("code = Internal"), Failed("code = Internal")},
+       {Call("2Gi")},
+       {SaysFailed("rpc error: code = Internal")},
+       FailsAndConflicts(StatusCode::kInternal, "broken")},
       {"WhatIsInUseWaits",
        Asks("2Gi"),
        nullptr,
@@ -395,19 +448,40 @@ std::vector<Case> RecoveryCases() {
        {Call("2Gi")},
        {kResizing, kSucceeded},
        {}},
-      {"WhatANodeRefusedIsLeftForAWhile",
+      {"WhatANodeRefusedIsOfferedAgain",
        Asks("2Gi", Is("NodeResizeInfeasible", "2Gi")),
        Has("2Gi"),
-       {},
-       {},
-       {},
-       {}},
-      {"WhatANodeRefusedIsLeftForAWhileAlsoIfMoreIsAskedFor",
+       {Begins("2Gi"), kKeepsOldCapacity, kLeftToTheNode},
+       {Call("2Gi")},
+       {kResizing, kRequired},
+       NodePart},
+      {"WhatANodeRefusedIsOfferedAgainBeforeALargerRequestCounts",
        Asks("9Gi", Is("NodeResizeInfeasible", "2Gi")),
        Has("2Gi"),
+       {Begins("2Gi"), kKeepsOldCapacity, kLeftToTheNode},
+       {Call("2Gi")},
+       {kResizing, kRequired},
+       NodePart},
+      {"WhatNodesAloneRefusedGivesWayToASmallerRequest",
+       Asks("2Gi", Is("NodeResizeInfeasible", "5Gi")),
+       Has("5Gi"),
+       {Begins("2Gi"), Grows("2Gi"), kLeftToTheNode},
        {},
-       {},
-       {},
+       {kResizing, kRequired},
+       NodesAlone},
+      {"WhatTheControllerHasGrownGivesNoWayToASmallerRequest",
+       Asks("2Gi", Is("NodeResizeInfeasible", "5Gi")),
+       Has("5Gi"),
+       {Begins("5Gi"), kKeepsOldCapacity, kLeftToTheNode},
+       {Call("5Gi")},
+       {kResizing, kRequired},
+       NodePart},
+      {"TheVolumeHasWhatTheDriverSaysEvenIfThatIsLess",
+       Asks("2Gi", Is("ControllerResizeInfeasible", "3Gi")),
+       Has("5Gi"),
+       {Begins("3Gi"), Grows("3Gi"), Finishes("3Gi")},
+       {Call("3Gi")},
+       {kResizing, kSucceeded},
        {}},
       {"InfeasibleWithARequestThatTheVolumeServesIsLeftAlone",
        Asks("1Gi", Is("ControllerResizeInfeasible", "100Gi")),

@@ -31,6 +31,14 @@ bool MayNeedExpansion(const api::PersistentVolumeClaim& claim) {
          BytesOf(claim.requested_storage()) > BytesOf(claim.capacity());
 }
 
+// Whether a volume of the pod names the claim. A claim that is made for a pod is not named there.
+bool NamesClaim(const api::Pod& pod, const std::string& claim_key) {
+  return std::ranges::any_of(pod.volumes(), [&](const api::PodVolume& volume) {
+    return !volume.claim_name().empty() &&
+           api::ObjectKey(pod.ns(), volume.claim_name()) == claim_key;
+  });
+}
+
 kube::Informer<api::Pod>* PodsIf(bool wanted, kube::Informers& informers) {
   return wanted ? &informers.Of<api::Pod>() : nullptr;
 }
@@ -85,13 +93,7 @@ void Resizer::AddHandlers() {
   });
   if (pods_ != nullptr) {
     pods_->AddHandler([this](const auto& change) {
-      if (change.after != nullptr && !change.after->terminated()) return;
-      for (const std::string& claim : ClaimNames(change.latest())) {
-        const std::string key = api::ObjectKey(change.latest().ns(), claim);
-        MutexLock lock(mutex_);
-        const auto state = states_.find(key);
-        if (state != states_.end() && state->second.waits_for_end_of_use) workers_.AddNow(key);
-      }
+      if (change.after == nullptr || change.after->terminated()) QueueClaimsLeftBy(change.latest());
     });
   }
   const auto all = [this] {
@@ -128,12 +130,22 @@ void Resizer::QueueExpandedVolumes() {
   }
 }
 
-bool Resizer::IsInUse(const Claim& claim) const {
+bool Resizer::IsInUse(const std::string& claim_key) const {
   if (pods_ == nullptr) return false;
-  const auto pods = pods_->ByIndex(kPodsByClaim, claim.key());
-  return std::any_of(pods.begin(), pods.end(), [](const auto& pod) {
-    return !pod->node_name().empty() && !pod->terminated();
+  const auto pods = pods_->ByIndex(kPodsByClaim, claim_key);
+  return std::any_of(pods.begin(), pods.end(), [&](const auto& pod) {
+    return !pod->terminated() && NamesClaim(*pod, claim_key);
   });
+}
+
+void Resizer::QueueClaimsLeftBy(const api::Pod& pod) {
+  for (const std::string& claim : ClaimNames(pod)) {
+    const std::string key = api::ObjectKey(pod.ns(), claim);
+    MutexLock lock(mutex_);
+    const auto state = states_.find(key);
+    if (state == states_.end() || !state->second.refused_in_use || IsInUse(key)) continue;
+    workers_.AddNow(key);
+  }
 }
 
 std::optional<int64_t> Resizer::FindTargetSize(const Claim& claim, const Volume& volume,
@@ -174,18 +186,8 @@ std::optional<std::chrono::milliseconds> Resizer::GetWaitTime(const Claim& claim
   const auto now = std::chrono::steady_clock::now();
   MutexLock lock(mutex_);
   ClaimState& state = states_[claim.key()];
-  const std::string request = claim.requested_storage();
-  if (state.not_before.has_value() && state.request != request) {
-    state.not_before.reset();
-    return std::nullopt;
-  }
-  // The controller waits, because the node would refuse the same size again at once.
-  if (!state.not_before.has_value() && claim.resize_status() == kNodeInfeasible) {
-    state.not_before = now + options_.retry_max;
-    state.request = request;
-  }
   if (!state.not_before.has_value()) return std::nullopt;
-  if (now < *state.not_before) {
+  if (state.request == claim.requested_storage() && now < *state.not_before) {
     return std::chrono::ceil<std::chrono::milliseconds>(*state.not_before - now);
   }
   state.not_before.reset();
@@ -196,7 +198,7 @@ Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   const auto claim = claims_.Get(key);
   auto volume = bound_volumes_.OfWithInTree(claim.get(), driver.get());
-  if (volume == nullptr) return Outcome::Done();
+  if (volume == nullptr) return Outcome::From(bound_volumes_.CheckSeen(claim.get()));
   if (HasEndedExpansion(*claim, *volume)) {
     const base::Status forgotten = ForgetOldCapacity(*volume);
     if (!forgotten.ok()) return AfterApi(forgotten);
@@ -213,11 +215,6 @@ Resizer::Outcome Resizer::SyncClaim(const std::string& key) {
     MutexLock lock(mutex_);
     states_.erase(key);
     return Outcome::Done();
-  }
-  if (state.waits_for_end_of_use) {
-    MutexLock lock(mutex_);
-    if (IsInUse(*claim)) return Outcome::Done();
-    states_[key].waits_for_end_of_use = false;
   }
   if (const auto wait = GetWaitTime(*claim)) return Outcome::After(*wait);
   return Expand(*claim, *volume, *driver, *target);

@@ -13,16 +13,17 @@
 //    │                                            ▼ the node has a part              ▼ it has none
 //    │                             [NodeResizePending] → [NodeResizeInProgress]   status.capacity,
 //    │                                                          │                 [""]
-//    └── after a while, or at another request ── [NodeResizeInfeasible]
+//    └── at once ───────────────────────────── [NodeResizeInfeasible]
 //
 // While an expansion is in progress, the written target stays, even if the claim asks for another
 // size meanwhile, because the driver may have begun. Only a final failure that this process saw
 // lets another request take its place. FAILED_PRECONDITION means that the driver does not expand a
-// volume in use: the claim waits until no running pod uses it.
+// volume in use: it is not called while a pod names the claim.
 //
-// A driver without EXPAND_VOLUME whose nodes expand by themselves (plugin capability
-// VolumeExpansion, or node capability EXPAND_VOLUME) gets the new capacity written and the node's
-// part asked for, without a call.
+// For a driver without EXPAND_VOLUME whose nodes expand by themselves (node capability
+// EXPAND_VOLUME) the new capacity is written and the node's part asked for, without a call. This
+// capacity may be lower than the one before, if the nodes could not expand and the claim asks for
+// less now. If the nodes cannot expand either, only an event is written.
 //
 // A volume of an in-tree plugin is expanded by the CSI driver that replaces the plugin
 // (api/migration), if the claim's annotation storage-resizer names the driver. It is not modified.
@@ -54,8 +55,8 @@ struct Options {
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
   std::chrono::milliseconds resync_period{600000};
-  // After FAILED_PRECONDITION wait until the claim is not in use, rather than trying again. Without
-  // it pods are not watched.
+  // After FAILED_PRECONDITION call the driver only when the claim is not in use. Without it pods
+  // are not watched.
   bool handle_volume_inuse_error = true;
   // Give ControllerModifyVolume the names of claim and volume beside the class's parameters.
   bool extra_modify_metadata = false;
@@ -78,15 +79,17 @@ class Resizer : public Controller {
   using Claim = api::PersistentVolumeClaim;
   using Volume = api::PersistentVolume;
   using SteadyTime = std::chrono::steady_clock::time_point;
+  // Who makes the volume larger.
+  enum class Grower { kController, kNode, kNobody };
   struct Expanded {
-    int64_t bytes = 0;
+    std::string size;
     bool node_part = false;
   };
   // What this process knows about a claim in addition to its object. Without it the worst is
   // assumed.
   struct ClaimState {
-    // The driver does not expand volumes in use, and this one is in use.
-    bool waits_for_end_of_use = false;
+    // The driver's last answer was that it does not expand volumes in use.
+    bool refused_in_use = false;
     // The last call failed for good: nothing is under way in the driver.
     bool failed_finally = false;
     // An impossible target is tried again at this time, or when the claim asks for another size.
@@ -101,25 +104,30 @@ class Resizer : public Controller {
   // The rules are those of expandAndRecover in the Go resizer.
   std::optional<int64_t> FindTargetSize(const Claim& claim, const Volume& volume,
                                         const DriverInfo& driver, const ClaimState& state) const;
-  // The time until an impossible target is tried again; nullopt: now. If the node has just refused
-  // the target, the wait begins here.
+  // The time until an impossible target is tried again; nullopt: now.
   std::optional<std::chrono::milliseconds> GetWaitTime(const Claim& claim);
   // Queues the claims whose volumes have the annotation of an expansion.
   void QueueExpandedVolumes();
-  bool IsInUse(const Claim& claim) const;
+  // Whether a pod that has not ended names the claim. Pods for which it was made do not count, as
+  // with Go's resizer.
+  bool IsInUse(const std::string& claim_key) const;
+  // Queues the claims that only waited for the end of `pod`.
+  void QueueClaimsLeftBy(const api::Pod& pod);
 
   // expand.cc
   Outcome Expand(const Claim& claim, const Volume& volume, const DriverInfo& driver,
                  int64_t target);
-  // True: the driver must be called for an expansion. False: the node does all of it.
-  // FAILED_PRECONDITION: neither can expand.
-  base::StatusOr<bool> NeedsCall(const DriverInfo& driver);
+  base::StatusOr<Grower> FindGrower(const DriverInfo& driver);
   base::StatusOr<csi::v1::ControllerExpandVolumeRequest> MakeRequest(const Volume& volume,
                                                                      const DriverInfo& driver,
                                                                      int64_t target) const;
-  base::StatusOr<Claim> WriteTarget(const Claim& claim, const Volume& volume, int64_t target);
+  base::StatusOr<Claim> WriteTarget(const Claim& claim, int64_t target);
+  // Whether the driver has refused the claim because it was in use, and it still is.
+  bool MustEndUse(const Claim& claim);
   base::StatusOr<Expanded> CallDriver(const csi::v1::ControllerExpandVolumeRequest& request,
-                                      VolumeOrigin origin);
+                                      const Volume& volume);
+  Outcome TellThatNobodyExpands(const Claim& claim, const DriverInfo& driver);
+  Outcome TellUse(const Claim& claim, const DriverInfo& driver);
   Outcome HandleFailure(const Claim& claim, const DriverInfo& driver, const base::Status& status);
   base::Status WriteFailure(const Claim& claim, const std::string& message, bool infeasible);
   base::Status WriteVolume(const Volume& volume, const Claim& claim, const Expanded& expanded);
