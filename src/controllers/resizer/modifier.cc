@@ -8,6 +8,7 @@
 #include "controllers/claims.h"
 #include "controllers/csi_codec.h"
 #include "controllers/queue_options.h"
+#include "controllers/resizer/claim_status.h"
 #include "controllers/writes.h"
 #include "rpc/outcome.h"
 
@@ -125,7 +126,7 @@ Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
   const auto driver = driver_.info();
   const auto claim = claims_.Get(key);
   const auto volume = bound_volumes_.Of(claim.get(), driver.get());
-  if (volume == nullptr) return Outcome::Done();
+  if (volume == nullptr) return Outcome::From(bound_volumes_.CheckSeen(claim.get()));
   const std::string wish = claim->volume_attributes_class_name();
   const bool in_progress = ModifyStatus(*claim) == kInProgress;
   if (ModifyStatus(*claim).empty() && wish == CurrentClass(*claim)) return Outcome::Done();
@@ -148,13 +149,16 @@ Modifier::Outcome Modifier::SyncClaim(const std::string& key) {
       state.not_before.has_value() && now < *state.not_before) {
     return Outcome::After(std::chrono::ceil<std::chrono::milliseconds>(*state.not_before - now));
   }
-  return Modify(*claim, *volume, *driver, target);
+  return Modify(*claim, *volume, *driver, target, goes_on);
 }
 
 Modifier::Outcome Modifier::Modify(const Claim& claim, const Volume& volume,
-                                   const DriverInfo& driver, const std::string& target) {
+                                   const DriverInfo& driver, const std::string& target,
+                                   bool goes_on) {
   const StatusOr<Class> found = kube::Get<Class>(context_.client, "", target);
-  if (found.status().code() == StatusCode::kNotFound) return WaitForClass(claim, target);
+  if (found.status().code() == StatusCode::kNotFound) {
+    return goes_on ? AskForClass(claim, target) : WaitForClass(claim, target);
+  }
   if (!found.ok()) return HandleFailure(claim, found.status());
   if (found->driver_name() != driver.name) {
     return HandleFailure(claim, Error(StatusCode::kInvalidArgument,
@@ -229,13 +233,12 @@ Modifier::Outcome Modifier::Finish(const Claim& claim, const Volume& volume,
                                .status();
     if (!written.ok()) return AfterApi(written);
   }
-  const Status ended = PatchAt(context_.client, claims_, claim,
-                               {{"status",
-                                 {{"currentVolumeAttributesClassName", target},
-                                  {"modifyVolumeStatus", nullptr},
-                                  {"conditions", ReplaceConditions(claim, kOurs, nullptr)}}}},
-                               "status")
-                           .status();
+  const auto make = [&](const Claim& current) -> Json {
+    return {{"currentVolumeAttributesClassName", target},
+            {"modifyVolumeStatus", nullptr},
+            {"conditions", ReplaceConditions(current, kOurs, nullptr)}};
+  };
+  const Status ended = PatchStatusAfterCall(context_.client, claims_, claim, make).status();
   if (!ended.ok()) return AfterApi(ended);
   {
     MutexLock lock(mutex_);
@@ -266,22 +269,26 @@ Modifier::Outcome Modifier::RollBack(const Claim& claim) {
   return Outcome::Done();
 }
 
+void Modifier::TellMissingClass(const Claim& claim, const std::string& name) {
+  context_.events.Record(claim.reference(), EventType::kWarning, "VolumeModifyFailed",
+                         fmt::format("VAC \"{}\" does not exist.", name));
+}
+
+Modifier::Outcome Modifier::AskForClass(const Claim& claim, const std::string& name) {
+  WatchClasses();
+  TellMissingClass(claim, name);
+  return Outcome::Retry(
+      Error(StatusCode::kNotFound, "VolumeAttributesClass '{}' does not exist", name));
+}
+
 Modifier::Outcome Modifier::WaitForClass(const Claim& claim, const std::string& name) {
   WatchClasses();
-  // The modification may have begun before somebody deleted the class. The record stays InProgress,
-  // because the outcome is unknown.
-  if (ModifyStatus(claim) == kInProgress) {
-    return HandleFailure(
-        claim, Error(StatusCode::kNotFound, "VolumeAttributesClass '{}' does not exist", name));
-  }
+  bool told = false;
   {
     MutexLock lock(mutex_);
-    std::string& told = states_[claim.key()].missing_class;
-    if (std::exchange(told, name) != name) {
-      context_.events.Record(claim.reference(), EventType::kWarning, "VolumeModifyFailed",
-                             fmt::format("VAC \"{}\" does not exist.", name));
-    }
+    told = std::exchange(states_[claim.key()].missing_class, name) == name;
   }
+  if (!told) TellMissingClass(claim, name);
   if (ModifyStatus(claim) == kPending) return Outcome::Done();
   // The target is that of the modification before, as with Go's resizer.
   return AfterApi(PatchAt(context_.client, claims_, claim,

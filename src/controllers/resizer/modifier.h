@@ -16,7 +16,8 @@
 // While a modification is in progress, the written target stays, even if the claim asks for another
 // class meanwhile, because the driver may have begun. Only a final failure that this process saw
 // lets another class take its place; the old class is then applied again, too, because the driver
-// may have changed a part.
+// may have changed a part. If the class of that target is gone meanwhile, only an event says so,
+// and it is looked for again.
 //
 // A claim that asks for no class any more keeps the target of a modification that is in progress.
 // Otherwise nothing is done for it: it loses the condition ModifyingVolume and keeps the rest, as
@@ -58,8 +59,9 @@ class Modifier {
   };
 
   Outcome SyncClaim(const std::string& key);
+  // `goes_on`: `target` is that of a modification whose outcome is not known.
   Outcome Modify(const Claim& claim, const Volume& volume, const DriverInfo& driver,
-                 const std::string& target);
+                 const std::string& target, bool goes_on);
   base::StatusOr<csi::v1::ControllerModifyVolumeRequest> MakeRequest(const Claim& claim,
                                                                      const Volume& volume,
                                                                      const Class& target) const;
@@ -67,6 +69,10 @@ class Modifier {
   Outcome Finish(const Claim& claim, const Volume& volume, const std::string& target);
   // No class is asked for, and no modification is in progress.
   Outcome RollBack(const Claim& claim);
+  void TellMissingClass(const Claim& claim, const std::string& name);
+  // The class of a modification that may have begun is missing: the record stays as it is.
+  Outcome AskForClass(const Claim& claim, const std::string& name);
+  // The class is missing, and nothing is under way in the driver.
   Outcome WaitForClass(const Claim& claim, const std::string& name);
   Outcome HandleFailure(const Claim& claim, const base::Status& status);
   void WatchClasses();

@@ -8,6 +8,7 @@ using base::Error;
 using base::Json;
 using base::StatusCode;
 using Claim = api::PersistentVolumeClaim;
+using Volume = api::PersistentVolume;
 
 Json MakeAttributesClass(const std::string& name, const std::string& iops,
                          const std::string& driver = "fake.csi.example.com") {
@@ -277,6 +278,23 @@ std::vector<Case> Cases() {
          cluster.client.FailNext("patch", "persistentvolumeclaims/status",
                                  Error(StatusCode::kAborted, "conflict"));
        })},
+      {"WhatIsDoneIsWrittenAnewAfterAConflict",
+       Wish("gold", "silver", "gold", "InProgress"),
+       Of("silver"),
+       {Names("gold"), EndsModifying("gold"), EndsModifying("gold")},
+       {kGold},
+       {Modified("gold")},
+       ClassesAnd([](FakeCluster& cluster) {
+         cluster.client.FailNext("patch", "persistentvolumeclaims/status",
+                                 Error(StatusCode::kAborted, "conflict"));
+       })},
+      {"AClassThatIsGoneWhileAModificationIsInProgressIsAskedForAgain",
+       Wish("gold", "silver", "none", "InProgress"),
+       Of("silver"),
+       {},
+       {},
+       {R"(Warning VolumeModifyFailed default/data: VAC "none" does not exist.)"},
+       Classes},
       {"ADriverThatCannotSaysSo",
        Wish("gold", ""),
        nullptr,
@@ -318,6 +336,44 @@ TEST_F(ModifierFlowTest, AClassThatAppearsIsUsed) {
   ASSERT_TRUE(cluster_.WaitUntil([&] { return Status() == "Pending"; }));
   cluster_.Put(MakeAttributesClass("late", "5"));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Current() == "late"; }));
+}
+
+TEST_F(ModifierFlowTest, AfterAFinalFailureAClassThatIsGoneIsWaitedFor) {
+  Begin();
+  cluster_.driver->script().Fail("ControllerModifyVolume", Error(StatusCode::kInternal, "half"),
+                                 rpc::CallScript::kAlways);
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.events.WaitFor("half"));
+  cluster_.client.Remove(api::VolumeAttributesClass::kInfo, "", "gold");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Status() == "Pending"; }));
+  EXPECT_TRUE(cluster_.events.WaitFor(R"(VAC "gold" does not exist.)"));
+}
+
+TEST_F(ModifierFlowTest, AClaimThatChangesDuringTheCallIsWrittenWithoutAnotherOne) {
+  Begin();
+  cluster_.driver->script().Hang("ControllerModifyVolume");
+  WishFor("gold");
+  ASSERT_TRUE(cluster_.driver->script().WaitFor("ControllerModifyVolume"));
+  Claim claim = GetClaim();
+  Json conditions = claim.conditions();
+  conditions.push_back({{"type", "Resizing"}, {"status", "True"}});
+  claim.Set({"status", "conditions"}, conditions);
+  cluster_.Put(claim);
+  cluster_.driver->script().Release("ControllerModifyVolume");
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Current() == "gold"; }));
+  EXPECT_THAT(Calls(), ::testing::ElementsAre(kGold));
+  ASSERT_EQ(GetClaim().conditions().size(), 1U) << "that of another writer stays";
+  EXPECT_EQ(GetClaim().conditions()[0]["type"], "Resizing");
+}
+
+TEST_F(ModifierFlowTest, AClaimThatIsSeenBeforeItsVolumeIsTriedAgain) {
+  Begin();
+  cluster_.Put(MakeClaim("late", Merged(BoundClaim("pv-late"), Wish("gold", ""))));
+  cluster_.AddVolume("pv-late", BoundVolume("late"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] {
+    return cluster_.Get<Claim>("default", "late")
+               .String({"status", "currentVolumeAttributesClassName"}) == "gold";
+  }));
 }
 
 TEST_F(ModifierFlowTest, AfterAFinalFailureTheOldClassIsAppliedAgain) {
