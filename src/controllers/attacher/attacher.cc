@@ -107,6 +107,7 @@ void Attacher::DriverReady() {
     attachment_workers_.AddNow(attachment->name());
   }
   QueueVolumes();
+  if (options_.reconcile_sync.count() > 0) periodic_worker_.AddNow(kReconcile);
 }
 
 void Attacher::QueueVolumes() {
@@ -116,10 +117,8 @@ void Attacher::QueueVolumes() {
 }
 
 void Attacher::Start() {
-  if (options_.resync.count() > 0) periodic_worker_.AddAfter("resync", options_.resync);
-  if (options_.reconcile_sync.count() > 0) {
-    periodic_worker_.AddAfter("reconcile", options_.reconcile_sync);
-  }
+  if (options_.resync.count() > 0) periodic_worker_.AddAfter(kResync, options_.resync);
+  if (options_.reconcile_sync.count() > 0) periodic_worker_.Add(kReconcile);
   attachment_workers_.Start();
   volume_workers_.Start();
   periodic_worker_.Start();
@@ -162,7 +161,9 @@ Attacher::Outcome Attacher::SyncAttachment(const std::string& key) {
   if (!has_work) return Outcome::Done();
   if (AwaitsCsiNodes(*attachment)) return Outcome::After(kNodesWait);
   Outcome outcome = deleting ? Detach(*attachment, *driver) : Attach(*attachment, *driver);
-  if (forced && outcome.status.ok() && outcome.delay.count() < 0) {
+  if (forced) {
+    // For this one try: if it has failed, the next comparison with the driver's list tells whether
+    // another one is needed.
     base::MutexLock lock(mutex_);
     forced_.erase(attachment->uid());
   }
@@ -180,9 +181,8 @@ Attacher::Outcome Attacher::AttachWithoutDriver(const Attachment& attachment) {
                         .status());
   }
   if (attachment.attached()) return Outcome::Done();
-  const Status written =
-      Patch(context_.client, attachments_, attachment, {{"status", {{"attached", true}}}}, "status")
-          .status();
+  // An earlier version of the driver may have left an error.
+  const Status written = WriteAttached(context_, attachments_, attachment, {});
   if (written.ok()) {
     LOG_INFO("VolumeAttachment {} of node {} counts as attached: driver {} attaches nothing",
              base::Quote(attachment.name()), base::Quote(attachment.node_name()),

@@ -30,8 +30,9 @@
 // their status.
 //
 // Errors are written to the VolumeAttachment's status and to an event, which the API may forbid.
-// These writes do not end the backoff; the deletion of the attachment, the return of the driver and
-// the registration of a node do. If the API is away, no error is written.
+// These writes do not end the backoff; the deletion of the attachment, the return of the driver,
+// the registration of a node and a list of the driver that says something else do. If the API is
+// away, no error is written.
 #pragma once
 
 #include <chrono>
@@ -60,7 +61,8 @@ struct Options {
   std::chrono::milliseconds retry_max{300000};
   std::string default_fs_type;
   // How often all attachments are synced again, and how often they are compared with the answer of
-  // ListVolumes (if the driver has LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES).
+  // ListVolumes (if the driver has LIST_VOLUMES and LIST_VOLUMES_PUBLISHED_NODES), the first time
+  // at the start.
   std::chrono::milliseconds resync{600000};
   std::chrono::milliseconds reconcile_sync{60000};
   int max_entries = 0;  // of a page of ListVolumes; 0: the driver chooses
@@ -139,6 +141,8 @@ class Attacher : public Controller {
                         const base::Status& status);
 
   // reconcile.cc
+  static constexpr char kResync[] = "resync";
+  static constexpr char kReconcile[] = "reconcile";
   Outcome RunPeriodic(const std::string& key);
   void Resync(const DriverInfo& driver);
   base::Status Reconcile(const DriverInfo& driver);
@@ -160,8 +164,8 @@ class Attacher : public Controller {
   // They are kept because a second ControllerUnpublishVolume would detach the next attachment of
   // the same name.
   std::set<std::string> detached_ ABSL_GUARDED_BY(mutex_);
-  // Uids of attachments to be published or unpublished whatever the object says, because the driver
-  // lists another state.
+  // Uids of attachments to be published or unpublished once more whatever the object says, because
+  // the driver lists another state.
   std::set<std::string> forced_ ABSL_GUARDED_BY(mutex_);
   std::stop_source stopping_;
   base::KeyedWorkers attachment_workers_;

@@ -264,6 +264,16 @@ TEST_F(AttacherTest, ADriverThatHasNothingToAttachAttachesAtOnce) {
   EXPECT_THAT(cluster_.client.ActionNames(), ElementsAre("patch volumeattachments/va/status"));
 }
 
+TEST_F(AttacherTest, AnErrorFromWhenTheDriverCouldAttachIsTakenOff) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.controller_capabilities = {DriverInfo::Rpc::CREATE_DELETE_VOLUME};
+  Begin(driver);
+  cluster_.Put(MakeAttachment(
+      "va", {{"status", {{"attached", false}, {"attachError", {{"message", "of before"}}}}}}));
+  ASSERT_TRUE(WaitAttached("va"));
+  EXPECT_EQ(Get("va").attach_error(), "");
+}
+
 TEST_F(AttacherTest, OtherDriversAttachmentsAreLeftAlone) {
   Begin();
   cluster_.Put(MakeAttachment("theirs", {{"spec", {{"attacher", "another.example.com"}}}}));

@@ -9,10 +9,6 @@ namespace berth::controllers::attacher {
 using base::MutexLock;
 using base::Status;
 
-namespace {
-constexpr char kResync[] = "resync";
-}  // namespace
-
 std::vector<std::shared_ptr<const Attacher::Attachment>> Attacher::OwnAttachments(
     const DriverInfo& driver) const {
   auto own = attachments_.List();
@@ -75,7 +71,7 @@ bool Attacher::IsPublished(const Attachment& attachment, const DriverInfo& drive
 
 Status Attacher::Reconcile(const DriverInfo& driver) {
   // Only attachments that were the same before and after the list can be compared with it. Those
-  // that are being changed are skipped, because the queue handles them.
+  // that were changed meanwhile are skipped, because the queue handles them.
   const auto before = OwnAttachments(driver);
   std::set<std::string> under_way;
   {
@@ -93,16 +89,15 @@ Status Attacher::Reconcile(const DriverInfo& driver) {
     }
     const bool on_its_way =
         now->deleting() ? now->has_finalizer(AttacherFinalizer(driver.name)) : !now->attached();
-    if (on_its_way || IsPublished(*now, driver, published, now->attached()) == now->attached()) {
-      continue;
-    }
-    LOG_WARNING("attachment {} is {}, but its driver {} says otherwise", base::Quote(now->name()),
-                now->attached() ? "attached" : "not attached", base::Quote(driver.name));
-    {
+    if (IsPublished(*now, driver, published, now->attached()) == now->attached()) continue;
+    // What is on its way needs no force, but it may wait for a backoff of minutes.
+    if (!on_its_way) {
+      LOG_WARNING("attachment {} is {}, but its driver {} says otherwise", base::Quote(now->name()),
+                  now->attached() ? "attached" : "not attached", base::Quote(driver.name));
       MutexLock lock(mutex_);
       forced_.insert(now->uid());
     }
-    attachment_workers_.Add(now->name());
+    attachment_workers_.AddNow(now->name());
   }
   return base::OkStatus();
 }

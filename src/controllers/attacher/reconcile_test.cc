@@ -1,8 +1,7 @@
 // Attachments against what the driver says in ListVolumes.
 #include <gmock/gmock.h>
 
-#include "controllers/attacher/attacher.h"
-#include "controllers/fake_cluster.h"
+#include "controllers/attacher/attacher_table_fixture.h"
 
 namespace berth::controllers::attacher {
 namespace {
@@ -16,14 +15,9 @@ using Attachment = api::VolumeAttachment;
 class ReconcileTest : public ::testing::Test {
  protected:
   void Begin(bool tells = true, int max_entries = 0) {
-    rpc::FakeCsiDriver::Options driver;
-    if (tells) driver.controller_capabilities.insert(Rpc::LIST_VOLUMES_PUBLISHED_NODES);
-    Options options;
-    options.retry_start = std::chrono::milliseconds(5);
-    options.retry_max = std::chrono::milliseconds(50);
-    options.reconcile_sync = std::chrono::milliseconds(20);
+    Options options = Fast();
     options.max_entries = max_entries;
-    cluster_.Add<Attacher>(cluster_.AddDriver(driver), options);
+    Add(options, tells);
     cluster_.Put(MakeCsiNode("node-a"));
     for (int i = 1; i <= 3; ++i) {
       const std::string volume = fmt::format("pv-{}", i);
@@ -42,8 +36,28 @@ class ReconcileTest : public ::testing::Test {
     }));
   }
 
+  static Options Fast() {
+    Options options;
+    options.retry_start = std::chrono::milliseconds(5);
+    options.retry_max = std::chrono::milliseconds(50);
+    options.reconcile_sync = std::chrono::milliseconds(20);
+    return options;
+  }
+  // Adds the attacher of a driver that `tells` to which nodes its volumes are published.
+  void Add(const Options& options, bool tells = true) {
+    rpc::FakeCsiDriver::Options driver;
+    if (tells) driver.controller_capabilities.insert(Rpc::LIST_VOLUMES_PUBLISHED_NODES);
+    cluster_.Add<Attacher>(cluster_.AddDriver(driver), options);
+  }
+  // A volume with an attachment that an earlier attacher held, with this status.
+  void PutHeld(const Json& status, const Json& more = nullptr) {
+    cluster_.Put(MakeCsiNode("node-a"));
+    cluster_.AddVolume("pv-1");
+    cluster_.Put(AttachmentOfVolume1(Both(Held(), Merged({{"status", status}}, more))));
+  }
+
   rpc::CallScript& script() { return cluster_.driver->script(); }
-  Attachment Get(const std::string& name) { return cluster_.Get<Attachment>("", name); }
+  Attachment Get(const std::string& name = "va") { return cluster_.Get<Attachment>("", name); }
   bool Published(const std::string& handle) {
     const auto volume = cluster_.driver->state().FindVolume(handle);
     return volume.has_value() && volume->attached.contains("id-of-node-a");
@@ -53,6 +67,14 @@ class ReconcileTest : public ::testing::Test {
     csi::v1::ControllerUnpublishVolumeRequest request;
     request.set_volume_id(handle);
     csi::v1::ControllerUnpublishVolumeResponse response;
+    ASSERT_TRUE(cluster_.driver->state().Handle(request, response).ok());
+  }
+  void AttachBehindItsBack(const std::string& handle) {
+    csi::v1::ControllerPublishVolumeRequest request;
+    request.set_volume_id(handle);
+    request.set_node_id("id-of-node-a");
+    request.mutable_volume_capability()->mutable_mount();
+    csi::v1::ControllerPublishVolumeResponse response;
     ASSERT_TRUE(cluster_.driver->state().Handle(request, response).ok());
   }
   bool WaitForLists(int more) {
@@ -124,6 +146,55 @@ TEST_F(ReconcileTest, WhatCannotBePublishedAgainIsTriedUntilItCan) {
   ASSERT_TRUE(script().WaitFor("ControllerPublishVolume", 7));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Published("vol-1"); }));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return Get("va-1").attach_error().empty(); }));
+}
+
+TEST_F(ReconcileTest, TheFirstComparisonIsAtTheStart) {
+  Options seldom = Fast();
+  seldom.reconcile_sync = std::chrono::hours(1);
+  Add(seldom);
+  PutHeld({{"attached", true}});
+  cluster_.Start();
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Published("vol-1"); }));
+}
+
+TEST_F(ReconcileTest, WhatCannotBePublishedAgainIsTriedOnceForEachList) {
+  Options seldom = Fast();
+  seldom.reconcile_sync = std::chrono::hours(1);
+  Add(seldom);
+  PutHeld({{"attached", true}});
+  script().Fail("ControllerPublishVolume", Error(StatusCode::kInternal, "no"),
+                rpc::CallScript::kAlways);
+  cluster_.Start();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().attach_error().empty(); }));
+  EXPECT_TRUE(Get().attached());
+  // Many times the longest backoff.
+  EXPECT_FALSE(script().WaitFor("ControllerPublishVolume", 2, std::chrono::milliseconds(500)));
+}
+
+TEST_F(ReconcileTest, AListThatSaysPublishedEndsTheBackoffOfAnAttachmentOnItsWay) {
+  Options patient = Fast();
+  patient.retry_start = patient.retry_max = std::chrono::minutes(10);
+  Add(patient);
+  PutHeld({{"attached", false}});
+  script().Fail("ControllerPublishVolume", Error(StatusCode::kInternal, "no"));
+  cluster_.Start();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().attach_error().empty(); }));
+  AttachBehindItsBack("vol-1");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return Get().attached(); }));
+  EXPECT_EQ(Get().attach_error(), "");
+}
+
+TEST_F(ReconcileTest, AListThatSaysUnpublishedEndsTheBackoffOfADetachment) {
+  Options patient = Fast();
+  patient.retry_start = patient.retry_max = std::chrono::minutes(10);
+  Add(patient);
+  PutHeld({{"attached", true}}, Deleting());
+  AttachBehindItsBack("vol-1");
+  script().Fail("ControllerUnpublishVolume", Error(StatusCode::kInternal, "no"));
+  cluster_.Start();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().detach_error().empty(); }));
+  DetachBehindItsBack("vol-1");
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !cluster_.Has<Attachment>("", "va"); }));
 }
 
 }  // namespace
