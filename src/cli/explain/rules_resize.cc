@@ -55,12 +55,13 @@ std::string DescribeRequest(const State& state) {
 }
 
 // Whether the driver does not grow the volume because it is in use: it answered
-// FAILED_PRECONDITION, and pods use the claim.
+// FAILED_PRECONDITION, or is not even called any more, and pods use the claim.
 bool WaitsForEndOfUse(const State& state, const base::FlightRecord* call,
                       const std::string& error) {
   if (state.claim_pods.empty()) return false;
-  return call != nullptr ? call->code == base::StatusCode::kFailedPrecondition
-                         : error.find("code = FailedPrecondition") != std::string::npos;
+  if (call != nullptr) return call->code == base::StatusCode::kFailedPrecondition;
+  return error.find("code = FailedPrecondition") != std::string::npos ||
+         error.find("only supports offline expansion") != std::string::npos;
 }
 
 }  // namespace
@@ -82,8 +83,7 @@ std::optional<Cause> ExpansionInfeasible(const State& state) {
     cause.summary = fmt::format("the node cannot grow the file system of volume '{}' to {}",
                                 state.volume->name(), state.claim->allocated_storage());
     cause.proof.push_back(ReadConditionMessage(*state.claim, "NodeResizeError"));
-    cause.step =
-        "correct the problem that the node names; Berth asks the node again every few minutes";
+    cause.step = "correct the problem that the node names; Berth asks the node again by itself";
   } else {
     return std::nullopt;
   }

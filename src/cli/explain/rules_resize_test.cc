@@ -85,7 +85,18 @@ TEST_F(ResizeRulesTest, AVolumeInUseThatTheDriverDoesNotGrow) {
   EXPECT_TRUE(Proves(First(), "pod 'default/web' uses claim 'default/data'"));
   Call("resize default/data", "ControllerExpandVolume", StatusCode::kFailedPrecondition, "in use");
   EXPECT_EQ(First().id, "expansion-waits-for-end-of-use");
+  // A further request has no such condition, and the driver is not called for it.
+  state_.logs.clear();
+  SetCondition("Resizing", "");
+  state_.events = {
+      api::Event({{"reason", "VolumeResizeFailed"},
+                  {"message",
+                   "Unable to expand default/data because CSI driver fake.csi.example.com only "
+                   "supports offline expansion and volume is currently in-use"},
+                  {"involvedObject", {{"kind", "PersistentVolumeClaim"}}}})};
+  EXPECT_EQ(First().id, "expansion-waits-for-end-of-use");
   // If no pod uses the volume, the driver's refusal is an error like any other.
+  Call("resize default/data", "ControllerExpandVolume", StatusCode::kFailedPrecondition, "in use");
   state_.claim_pods.clear();
   EXPECT_EQ(First().id, "driver-error");
 }
