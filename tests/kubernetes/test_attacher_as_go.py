@@ -1,7 +1,11 @@
 """csi-attacher: what the Go program does and what Berth does in its place."""
+import time
+
+import grpc
 import pytest
 from lib import objects
-from lib.kubernetes.csi_proxy import Proxied
+from lib.csi_messages import csi
+from lib.kubernetes.csi_proxy import Proxied, other_capabilities
 from lib.kubernetes.hostpath import group_driver
 from lib.kubernetes.world import NODE, RIGHTS, rules_of
 from lib.standalone import wait_for
@@ -153,6 +157,66 @@ def test_a_driver_that_attaches_nothing(new_world, short):
     asked = world.double.proxy.requests
     assert asked("Probe") and not asked("ControllerPublishVolume") and not asked("ControllerUnpublishVolume")
     assert not forbidden(world), "nobody asks for CSINodes"
+
+
+def test_an_error_from_when_the_driver_attached(new_world, short):
+    """An error that an earlier version of a driver left goes when the volume counts as attached."""
+    world = new_world(double=lambda name: Proxied(group_driver(new_world, short, name), short / "proxy.sock"), on_node=False)
+    volume = Volume(world, "--feature-gates=Topology=false")
+    volume.attach()
+    world.cluster.patch("VolumeAttachment", volume.attachment, {"status": {"attached": False, "attachError": {
+        "message": "of before", "time": "2026-01-01T00:00:00Z"}}}, subresource="status")
+    world.start("csi-attacher", *FAST)
+    volume.same("attached", volume.wait(lambda status: status.get("attached")))
+
+
+def list_published(world, nodes):
+    """Lets the driver say that its volumes are published to these nodes, whatever is true."""
+    def alter(fields):
+        entries = [csi.ListVolumesResponse.Entry.FromString(each) for each in fields.get(1, ())]
+        for entry in entries:
+            entry.status.published_node_ids[:] = nodes
+        fields[1] = [entry.SerializeToString() for entry in entries]
+    world.double.proxy.alter["ListVolumes"] = alter
+
+
+@pytest.fixture
+def listed(new_world):
+    """A volume of a driver that says to which nodes its volumes are published, and whose answers can be changed."""
+    world = new_world(proxy=Proxied)
+    world.double.proxy.alter["ControllerGetCapabilities"] = other_capabilities(
+        csi.ControllerServiceCapability, add=["LIST_VOLUMES_PUBLISHED_NODES"])
+    return Volume(world)
+
+
+def test_the_driver_lost_a_volume_while_no_attacher_ran(listed):
+    """What the driver lists is compared with the attachments at the start. A volume that it lost is attached again, with one try
+    for each comparison."""
+    world = listed.world
+    first = world.start("csi-attacher", *FAST, "--reconcile-sync=1h")
+    listed.attach()
+    listed.wait(lambda status: status.get("attached"))
+    first.stop()
+    publications = len(world.double.proxy.requests("ControllerPublishVolume"))
+    list_published(world, [])
+    world.double.proxy.failures["ControllerPublishVolume"] = (grpc.StatusCode.INTERNAL, "not so")
+    world.start("csi-attacher", *FAST, "--reconcile-sync=1h")
+    listed.same("failed", listed.wait(lambda status: status.get("attachError")))
+    time.sleep(2)  # more than the longest pause between two tries
+    world.same("tries", len(world.double.proxy.requests("ControllerPublishVolume")) - publications)
+
+
+def test_the_driver_lists_a_volume_that_it_failed_to_attach(listed):
+    """A list that says that a volume is attached ends the wait after an error."""
+    world = listed.world
+    list_published(world, [])
+    world.double.proxy.failures["ControllerPublishVolume"] = (grpc.StatusCode.ABORTED, "not yet")
+    world.start("csi-attacher", "--timeout=5s", "--retry-interval-start=5m", "--retry-interval-max=5m", "--reconcile-sync=500ms")
+    listed.attach()
+    listed.same("failed", listed.wait(lambda status: status.get("attachError")))
+    world.double.proxy.failures.clear()
+    list_published(world, [NODE])
+    listed.same("attached", listed.wait(lambda status: status.get("attached")))
 
 
 def test_the_volume_of_an_attachment_is_gone(world, volume):

@@ -98,6 +98,14 @@ class Proxied:
         self.double.stop()
 
 
+def other_capabilities(message, drop=(), add=()):
+    """Gives a function for CsiProxy.alter by which a driver says that it lacks or has RPCs. `message`: the capability's class."""
+    def alter(fields):
+        names = {message.RPC.Type.Name(message.FromString(each).rpc.type) for each in fields.get(1, ())}
+        fields[1] = [message(rpc={"type": name}).SerializeToString() for name in sorted(names - set(drop) | set(add))]
+    return alter
+
+
 def texts(entries):
     """Gives the map that a field with these values is."""
     return {(protobuf.at(entry, 1) or b"").decode(): (protobuf.at(entry, 2) or b"").decode() for entry in entries}

@@ -54,9 +54,11 @@ class World:
         self.double = double(self.driver) if double else \
             CsiDouble(folder / "d", registration_folder=registry, name=self.driver)
 
-    def begin(self, on_node=True):
-        """Starts the driver and registers it on the node."""
+    def begin(self, on_node=True, proxy=None):
+        """Starts the driver and registers it on the node. `proxy`: Proxied, so that the sidecars call the driver through it."""
         cluster = self.cluster
+        if proxy:
+            self.double = proxy(self.double, self.folder / "proxy.sock")
         cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         self.double.start()
         if on_node and cluster.real:
@@ -142,6 +144,11 @@ class World:
             return sorted(heard) if {reason for _, reason, _ in heard} >= set(reasons) else None
         return [list(each) for each in wait_for(f"events {reasons} about {name}", look, seconds, interval=0.1) or []] \
             if reasons else [list(each) for each in look()]
+
+    def event(self, name, part, seconds=30):
+        """Waits for an event about an object whose message has a part."""
+        wait_for(f"an event '{part}' about {name}", lambda: any(part in event["message"] for event in self._events()
+                                                               if event["involvedObject"].get("name") == name), seconds)
 
     def _events(self):
         for namespace in (self.namespace, "default"):
