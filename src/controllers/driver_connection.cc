@@ -149,16 +149,12 @@ StatusOr<DriverInfo> DriverConnection::ReadDriver() {
   DriverInfo info{.name = plugin.name(),
                   .vendor_version = plugin.vendor_version(),
                   .services = {},
-                  .expansions = {},
                   .rpcs = {}};
   ASSIGN_OR_RETURN(const csi::v1::GetPluginCapabilitiesResponse capabilities,
                    CallAndMeasure(&rpc::CsiClient::GetPluginCapabilities,
                                   csi::v1::GetPluginCapabilitiesRequest(), options_.timeout));
   for (const auto& capability : capabilities.capabilities()) {
     if (capability.has_service()) info.services.insert(capability.service().type());
-    if (capability.has_volume_expansion()) {
-      info.expansions.insert(capability.volume_expansion().type());
-    }
   }
   if (options_.ignore_topology) {
     info.services.erase(DriverInfo::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS);

@@ -41,12 +41,10 @@ namespace berth::controllers {
 struct DriverInfo {
   using Rpc = csi::v1::ControllerServiceCapability::RPC;
   using Service = csi::v1::PluginCapability::Service;
-  using Expansion = csi::v1::PluginCapability::VolumeExpansion;
 
   std::string name;
   std::string vendor_version;
   std::set<Service::Type> services;
-  std::set<Expansion::Type> expansions;
   std::set<Rpc::Type> rpcs;
 
   bool operator==(const DriverInfo&) const = default;

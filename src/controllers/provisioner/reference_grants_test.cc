@@ -209,7 +209,6 @@ class OpeningTest : public RevokedGrantTest {
     return {.name = std::string(kDriver),
             .vendor_version = "",
             .services = {},
-            .expansions = {},
             .rpcs = {DriverInfo::Rpc::CLONE_VOLUME}};
   }
   void RevokeGrant() { cluster_.client.Remove(ReferenceGrant::kInfo, "default", "grant"); }
