@@ -320,6 +320,7 @@ Status FakeCsiState::Handle(const csi::v1::ListSnapshotsRequest& request,
     }
     *response.add_entries()->mutable_snapshot() = DescribeSnapshot(id);
   }
+  if (options_.on_snapshot_list) options_.on_snapshot_list(response);
   response.set_next_token(NextToken());
   return OkStatus();
 }

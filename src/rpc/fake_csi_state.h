@@ -38,6 +38,8 @@ class FakeCsiState {
     int snapshot_uploads = 0;  // how many answers say that a snapshot is not ready yet
     // Changes each answer of CreateSnapshot, as a faulty driver would.
     std::function<void(csi::v1::CreateSnapshotResponse&)> on_snapshot;
+    // The same for ListSnapshots.
+    std::function<void(csi::v1::ListSnapshotsResponse&)> on_snapshot_list;
     // The same for CreateVolumeGroupSnapshot.
     std::function<void(csi::v1::CreateVolumeGroupSnapshotResponse&)> on_group;
     // The same for ControllerExpandVolume.

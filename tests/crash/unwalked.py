@@ -28,7 +28,7 @@ REASONS = {
     "rpc.crust.RuntimeGetVolumeStats.*": "looks, once a minute or when somebody asks",
     "rpc.csi.ListVolumes.*": "looks, once a minute",
     "rpc.csi.NodeGetVolumeStats.*": "looks, once a minute or when somebody asks",
-    "rpc.csi.GetSnapshot.*": "looks, at drivers that have it; others are asked by ListSnapshots",
+    "rpc.csi.GetSnapshot.*": "nobody calls it",
     "rpc.csi.GroupController*": "nobody calls it",
     "rpc.csi.GetVolumeGroupSnapshot.*": "looks, at groups that a person imports; those of the shipped driver are ready at once",
     "rpc.csi.ControllerGetVolume.*": "nobody calls it",

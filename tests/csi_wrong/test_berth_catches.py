@@ -169,11 +169,9 @@ def test_a_snapshot_of_no_time_has_that_of_its_answer(bed):
 
 
 @rules("endless-pages")
-def test_pages_without_end_are_left(bed):
+def test_of_pages_without_end_one_is_read(bed):
     bed.double.be_wrong("endless-pages")
     bed.berth.apply(objects.snapshot_content("by-hand", "snap-99", "imported", csi_double.NAME))
-    bed.says("by-hand", "pages of snapshots do not end", seconds=60)
-    bed.double.be_wrong()
     bed.says("by-hand", "can not find snapshot", seconds=60)
 
 

@@ -51,6 +51,7 @@ class VolumeGroupSnapshotContent : public Object {
   std::string group_uid() const { return String({"spec", "volumeGroupSnapshotRef", "uid"}); }
   std::string group_key() const { return ObjectKey(group_namespace(), group_name()); }
 
+  bool has_status() const { return base::json::Find(json(), {"status"}) != nullptr; }
   // The driver's group snapshot; empty until the driver gave one, and after it deleted it.
   std::string group_handle() const { return String({"status", "volumeGroupSnapshotHandle"}); }
   bool ready() const { return Bool({"status", "readyToUse"}); }

@@ -2,6 +2,7 @@
 // the secret that their annotations name, and the error in their status.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 #include <string_view>
@@ -9,22 +10,27 @@
 #include "api/time.h"
 #include "controllers/controller.h"
 #include "controllers/csi_codec.h"
+#include "controllers/snapshotter/group_snapshotter.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::snapshotter {
 
-// Reads the secret that two annotations of the content name; empty if it has neither.
-// INVALID_ARGUMENT: it has one of them. Other errors come from the API.
+// Reads the secret that two annotations of the content name; empty unless it has both.
+// INVALID_ARGUMENT: one of them is empty. Other errors come from the API.
 template <typename Content>
 StatusOr<std::map<std::string, std::string>> ReadSecretOf(kube::Client& client,
                                                           const Content& content,
                                                           std::string_view name_annotation,
                                                           std::string_view namespace_annotation) {
+  std::map<std::string, std::string> none;
+  if (!content.has_annotation(name_annotation) || !content.has_annotation(namespace_annotation)) {
+    return none;
+  }
   const api::SecretReference reference{.name = content.annotation(name_annotation),
                                        .ns = content.annotation(namespace_annotation)};
-  if (reference.name.empty() != reference.ns.empty()) {
+  if (reference.name.empty() || reference.ns.empty()) {
     return base::Error(base::StatusCode::kInvalidArgument,
-                       "annotations '{}' and '{}' go together: one is missing", name_annotation,
+                       "annotations '{}' and '{}' name no secret: one is empty", name_annotation,
                        namespace_annotation);
   }
   return ReadSecret(client, reference);
@@ -44,12 +50,12 @@ void ReportErrorOf(const Context& context, kube::Informer<Content>& contents,
   (void)Patch(context.client, contents, *current, {{"status", std::move(status)}}, "status");
 }
 
-// Whether the content's status says that an earlier attempt to take its snapshots failed. Go's
-// snapshotter takes a content that has a status for one whose snapshots are looked after, and its
-// words and reasons are others then.
+// What follows after a failed creation that was recorded in `content`: a deleted content that
+// waited for the driver's answer goes now, and another one is tried again.
 template <typename Content>
-bool IsAskedAgain(const Content& content) {
-  return !content.error().empty();
+base::KeyedWorkers::Outcome AfterFailedCreation(const Content& content, const base::Status& why) {
+  using Outcome = base::KeyedWorkers::Outcome;
+  return ShouldDelete(content) ? Outcome::After(std::chrono::milliseconds(0)) : Outcome::Retry(why);
 }
 
 // The text of a failure as Go's snapshotter quotes it.

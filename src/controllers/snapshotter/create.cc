@@ -1,4 +1,6 @@
 // From a content to a snapshot of the driver that is ready to use (snapshotter.h).
+#include <algorithm>
+
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/snapshot_names.h"
@@ -17,30 +19,34 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
+namespace {
+
+Status NoSuchSnapshot(const std::string& handle) {
+  return Error(StatusCode::kNotFound, "can not find snapshot for snapshotID {}", handle);
+}
+
+}  // namespace
+
 Snapshotter::Outcome Snapshotter::CreateSnapshot(const Content& content, const DriverInfo& driver) {
   if (!driver.Has(DriverInfo::Rpc::CREATE_DELETE_SNAPSHOT)) {
     const Status cannot =
         Error(StatusCode::kUnimplemented, "driver '{}' cannot take snapshots", driver.name);
-    ReportError(content, "SnapshotCreationFailed",
-                fmt::format("Failed to create snapshot: {}", base::Message(cannot)));
+    ReportCreationError(content, base::Message(cannot));
     return Outcome::After(options_.retry_max);
   }
   const StatusOr<csi::v1::CreateSnapshotRequest> request = MakeRequest(content);
   if (!request.ok()) {
     if (IsOfApi(request.status())) return AfterApi(request.status());
-    ReportError(content, "SnapshotCreationFailed",
-                fmt::format("Failed to create snapshot: failed to get input parameters to create "
-                            "snapshot for content {}: {}",
-                            content.name(), base::Message(request.status())));
+    ReportCreationError(
+        content, fmt::format("failed to get input parameters to create snapshot for content {}: {}",
+                             content.name(), base::Message(request.status())));
     return Outcome::Retry(request.status());
   }
-  const bool first = !content.has_annotation(kBeingCreated);
-  const StatusOr<Content> marked =
-      RecordCreation(context_.client, contents_, content, DigestRequest(*request));
+  const StatusOr<Content> marked = RecordCreation(context_.client, contents_, content);
   if (!marked.ok()) return AfterApi(marked.status());
   const StatusOr<csi::v1::CreateSnapshotResponse> response =
       driver_.Call(&rpc::CsiClient::CreateSnapshot, *request, options_.timeout);
-  if (!response.ok()) return ReportFailedCreation(*marked, OfDriver(response.status()), first);
+  if (!response.ok()) return ReportFailedCreation(*marked, OfDriver(response.status()));
   if (const Status checked = CheckAnswer(*marked, response->snapshot()); !checked.ok()) {
     return RefuseAnswer(*marked, checked);
   }
@@ -80,26 +86,23 @@ StatusOr<csi::v1::CreateSnapshotRequest> Snapshotter::MakeRequest(const Content&
   return request;
 }
 
-Snapshotter::Outcome Snapshotter::ReportFailedCreation(const Content& content, const Status& status,
-                                                       bool first) {
-  const Status recorded = RecordFailedCreation(context_.client, contents_, content, status, first);
-  if (!recorded.ok()) return AfterApi(recorded);
-  const std::string why = fmt::format("failed to take snapshot of the volume {}: {}",
-                                      content.source_volume_handle(), QuotedFailure(status));
-  if (!IsAskedAgain(content)) {
-    ReportError(content, "SnapshotCreationFailed",
-                fmt::format("Failed to create snapshot: {}", why));
-  } else {
-    ReportError(content, "SnapshotContentCheckandUpdateFailed",
-                fmt::format("Failed to check and update snapshot content: {}", why));
-  }
-  return Outcome::Retry(status);
+Snapshotter::Outcome Snapshotter::ReportFailedCreation(const Content& content,
+                                                       const Status& status) {
+  const StatusOr<Content> recorded =
+      RecordFailedCreation(context_.client, contents_, content, status);
+  if (!recorded.ok()) return AfterApi(recorded.status());
+  ReportCreationError(content, fmt::format("failed to take snapshot of the volume {}: {}",
+                                           content.source_volume_handle(), QuotedFailure(status)));
+  return AfterFailedCreation(*recorded, status);
 }
 
+// The record goes, because what the driver gave is not this content's to delete, or has no id by
+// which it could be deleted.
 Snapshotter::Outcome Snapshotter::RefuseAnswer(const Content& content, const Status& why) {
-  ReportError(content, "SnapshotCreationFailed",
-              fmt::format("Failed to create snapshot: {}", base::Message(why)));
-  return RecordRefusedAnswer(context_.client, contents_, content, why);
+  const StatusOr<Content> recorded = RemoveRecord(context_.client, contents_, content);
+  if (!recorded.ok()) return AfterApi(recorded.status());
+  ReportCreationError(content, base::Message(why));
+  return AfterFailedCreation(*recorded, why);
 }
 
 Status Snapshotter::CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot) {
@@ -141,63 +144,60 @@ Snapshotter::Outcome Snapshotter::AdoptSnapshot(const Content& content, const Dr
 
 StatusOr<csi::v1::Snapshot> Snapshotter::FindSnapshot(const Content& content,
                                                       const DriverInfo& driver) {
-  std::string handle = content.source_snapshot_handle();
-  if (handle.empty()) handle = content.snapshot_handle();  // one that was taken with a group
-  const bool by_id = driver.Has(DriverInfo::Rpc::GET_SNAPSHOT);
-  if (!by_id && !driver.Has(DriverInfo::Rpc::LIST_SNAPSHOTS)) {
-    csi::v1::Snapshot believed;
-    believed.set_snapshot_id(handle);
-    believed.set_ready_to_use(true);
-    // The time when the snapshot was taken is not known, so the present time is used.
-    believed.mutable_creation_time()->set_seconds(
-        std::chrono::floor<std::chrono::seconds>(context_.clock.Now()).time_since_epoch().count());
-    return believed;
-  }
-  csi::v1::GetSnapshotRequest request;
-  request.set_snapshot_id(handle);
-  if (!content.group_handle().empty()) {
-    ASSIGN_OR_RETURN(const auto secrets, ReadSecrets(content));
-    CopyTo(secrets, request.mutable_secrets());
-  } else if (const auto snapshot_class = classes_.Get(content.class_name());
-             snapshot_class != nullptr) {
-    ASSIGN_OR_RETURN(const api::SecretReference secret,
-                     SnapshotClassSecret(snapshot_class->parameters(), SnapshotSecret::kList,
-                                         content.name(), nullptr));
-    ASSIGN_OR_RETURN(const auto secrets, ReadSecret(context_.client, secret));
-    CopyTo(secrets, request.mutable_secrets());
-  } else if (!content.class_name().empty()) {
+  csi::v1::ListSnapshotsRequest request;
+  request.set_snapshot_id(content.source_snapshot_handle());
+  if (request.snapshot_id().empty()) request.set_snapshot_id(content.snapshot_handle());
+  // An empty id would ask for all snapshots.
+  if (request.snapshot_id().empty()) return NoSuchSnapshot("");
+  ASSIGN_OR_RETURN(const auto secrets, ReadListSecrets(content));
+  CopyTo(secrets, request.mutable_secrets());
+  if (driver.Has(DriverInfo::Rpc::LIST_SNAPSHOTS)) return FindInList(content, request);
+  csi::v1::Snapshot believed;
+  believed.set_snapshot_id(request.snapshot_id());
+  believed.set_ready_to_use(true);
+  // The time when the snapshot was taken is not known, so the present time is used.
+  believed.mutable_creation_time()->set_seconds(
+      std::chrono::floor<std::chrono::seconds>(context_.clock.Now()).time_since_epoch().count());
+  return believed;
+}
+
+StatusOr<std::map<std::string, std::string>> Snapshotter::ReadListSecrets(const Content& content) {
+  // One that was taken with a group has the secret of the group.
+  if (!content.group_handle().empty()) return ReadSecrets(content);
+  if (content.class_name().empty()) return std::map<std::string, std::string>();
+  const auto snapshot_class = classes_.Get(content.class_name());
+  if (snapshot_class == nullptr) {
     return Error(StatusCode::kNotFound, "VolumeSnapshotClass '{}' does not exist",
                  content.class_name());
   }
-  if (!by_id) return FindInList(request);
-  const StatusOr<csi::v1::GetSnapshotResponse> response =
-      driver_.Call(&rpc::CsiClient::GetSnapshot, request, options_.timeout);
-  if (!response.ok()) return OfDriver(response.status());
-  if (response->snapshot().snapshot_id() != handle) {
-    return Error(StatusCode::kInternal, "asked for snapshot '{}', the driver gave '{}'", handle,
-                 response->snapshot().snapshot_id());
-  }
-  return response->snapshot();
+  ASSIGN_OR_RETURN(const api::SecretReference secret,
+                   SnapshotClassSecret(snapshot_class->parameters(), SnapshotSecret::kList,
+                                       content.name(), nullptr));
+  return ReadSecret(context_.client, secret);
 }
 
-StatusOr<csi::v1::Snapshot> Snapshotter::FindInList(const csi::v1::GetSnapshotRequest& wanted) {
-  csi::v1::ListSnapshotsRequest request;
-  request.set_snapshot_id(wanted.snapshot_id());
-  *request.mutable_secrets() = wanted.secrets();
-  Pages pages("snapshots", stopping_.get_token(), options_.pages);
-  while (true) {
-    const StatusOr<csi::v1::ListSnapshotsResponse> response =
-        driver_.Call(&rpc::CsiClient::ListSnapshots, request, options_.timeout);
-    if (!response.ok()) return OfDriver(response.status());
-    for (const auto& entry : response->entries()) {
-      if (entry.snapshot().snapshot_id() == wanted.snapshot_id()) return entry.snapshot();
-    }
-    if (response->next_token().empty()) break;
-    RETURN_IF_ERROR(pages.TurnPage(response->next_token()));
-    request.set_starting_token(response->next_token());
+StatusOr<csi::v1::Snapshot> Snapshotter::FindInList(const Content& content,
+                                                    const csi::v1::ListSnapshotsRequest& request) {
+  const std::string& wanted = request.snapshot_id();
+  const StatusOr<csi::v1::ListSnapshotsResponse> response =
+      driver_.Call(&rpc::CsiClient::ListSnapshots, request, options_.timeout);
+  if (!response.ok()) return OfDriver(response.status());
+  const auto& entries = response->entries();
+  if (entries.empty()) return NoSuchSnapshot(wanted);
+  auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& candidate) {
+    return candidate.snapshot().snapshot_id() == wanted;
+  });
+  if (entry == entries.end()) {
+    // Some drivers answer with another form of the id. As the Go snapshotter, this one takes what
+    // the driver gave for the id that it was asked for.
+    entry = entries.begin();
+    LOG_WARNING("asked for snapshot {} of content {}, the driver gave {}, which is taken for it",
+                base::Quote(wanted), base::Quote(content.name()),
+                base::Quote(entry->snapshot().snapshot_id()));
   }
-  return Error(StatusCode::kNotFound, "can not find snapshot for snapshotID {}",
-               wanted.snapshot_id());
+  csi::v1::Snapshot found = entry->snapshot();
+  found.set_snapshot_id(wanted);
+  return found;
 }
 
 StatusOr<api::VolumeSnapshotContent> Snapshotter::WriteStatus(const Content& content,
@@ -217,7 +217,8 @@ StatusOr<api::VolumeSnapshotContent> Snapshotter::WriteStatus(const Content& con
 
 Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
                                                 const csi::v1::Snapshot& snapshot) {
-  Json status = {{"readyToUse", snapshot.ready_to_use()}, {"error", nullptr}};
+  Json status = {{"readyToUse", snapshot.ready_to_use()}};
+  if (snapshot.ready_to_use()) status["error"] = nullptr;
   if (content.snapshot_handle().empty()) status["snapshotHandle"] = snapshot.snapshot_id();
   if (!content.dynamic() && content.group_handle().empty() &&
       !snapshot.group_snapshot_id().empty()) {
@@ -232,10 +233,8 @@ Snapshotter::Outcome Snapshotter::WriteSnapshot(const Content& content,
   }
   StatusOr<Content> written = WriteStatus(content, snapshot.snapshot_id(), std::move(status));
   if (!written.ok()) return AfterApi(written.status());
-  if (written->has_annotation(kBeingCreated)) {
-    written = Patch(context_.client, contents_, *written, RemoveRecordPatch<Content>());
-    if (!written.ok()) return AfterApi(written.status());
-  }
+  written = RemoveRecord(context_.client, contents_, *written);
+  if (!written.ok()) return AfterApi(written.status());
   if (!snapshot.ready_to_use()) return queue_.AskLater(*written);
   const std::string volume = content.source_volume_handle();
   LOG_INFO("snapshot {}{} is ready as VolumeSnapshotContent {}",

@@ -24,8 +24,7 @@ Snapshotter::Outcome Snapshotter::DeleteSnapshot(const Content& content) {
   if (content.has_annotation(kBeingCreated)) {
     // Without the handle the snapshot would be taken once more. The change queues the content
     // again.
-    return AfterApi(
-        Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status());
+    return AfterApi(RemoveRecord(context_.client, contents_, content).status());
   }
   if (const Status alone = CheckAlone(content, handle); !alone.ok()) {
     return ReportFailedDeletion(content, base::Annotate(alone, "Failed to delete snapshot"));

@@ -1,17 +1,11 @@
 #include "controllers/snapshotter/driver_answers.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
-#include "base/ids.h"
-#include "rpc/outcome.h"
-
 namespace berth::controllers::snapshotter {
 
-using base::Status;
-using base::StatusCode;
 using std::chrono::milliseconds;
 
 std::string MakeSnapshotName(const std::string& prefix, std::string uid, int length) {
@@ -20,24 +14,6 @@ std::string MakeSnapshotName(const std::string& prefix, std::string uid, int len
     uid = uid.substr(0, static_cast<size_t>(length));
   }
   return fmt::format("{}-{}", prefix, uid);
-}
-
-std::string DigestWithoutSecrets(const google::protobuf::MessageLite& request) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    request.SerializeToCodedStream(&coded);
-  }
-  return base::Sha256Hex(bytes).substr(0, 32);
-}
-
-bool ProvesNothingExists(const Status& status, bool first, bool same_request) {
-  if (!rpc::IsFinal(status) || status.code() == StatusCode::kAlreadyExists) return false;
-  if (first) return true;
-  return same_request && status.code() != StatusCode::kPermissionDenied &&
-         status.code() != StatusCode::kUnauthenticated;
 }
 
 std::optional<int64_t> ReadNanoseconds(const google::protobuf::Timestamp& time) {
@@ -53,8 +29,7 @@ int64_t Nanoseconds(base::WallTime time) {
 }
 
 milliseconds PollDelay(int asked, milliseconds start, milliseconds max) {
-  constexpr milliseconds kMaxPoll{30000};
-  return std::min(start * (1 << std::min(asked, 20)), std::min(max, kMaxPoll));
+  return std::min(start * (1 << std::min(asked, 20)), max);
 }
 
 }  // namespace berth::controllers::snapshotter

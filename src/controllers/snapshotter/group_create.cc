@@ -22,7 +22,6 @@ using base::StatusOr;
 
 namespace {
 
-constexpr char kCreationFailed[] = "GroupSnapshotCreationFailed";
 constexpr char kCheckFailed[] = "GroupSnapshotContentCheckandUpdateFailed";
 
 // Whether the answer can be recorded. Each volume must have a snapshot, because the controller
@@ -77,26 +76,23 @@ GroupSnapshotter::Outcome GroupSnapshotter::CreateGroup(const Content& content) 
   const StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> request = MakeRequest(content);
   if (!request.ok()) {
     if (IsOfApi(request.status())) return AfterApi(request.status());
-    ReportError(content, kCreationFailed,
-                fmt::format("Failed to create group snapshot: failed to get input parameters to "
-                            "create group snapshot for group snapshot content {}: {}",
-                            content.name(), base::Message(request.status())));
+    ReportCreationError(content, fmt::format("failed to get input parameters to create group "
+                                             "snapshot for group snapshot content {}: {}",
+                                             content.name(), base::Message(request.status())));
     return Outcome::Retry(request.status());
   }
-  const bool first = !content.has_annotation(kGroupBeingCreated);
-  const StatusOr<Content> marked =
-      RecordCreation(context_.client, contents_, content, DigestRequest(*request));
+  const StatusOr<Content> marked = RecordCreation(context_.client, contents_, content);
   if (!marked.ok()) return AfterApi(marked.status());
   const StatusOr<csi::v1::CreateVolumeGroupSnapshotResponse> response =
       driver_.Call(&rpc::CsiClient::CreateVolumeGroupSnapshot, *request, options_.timeout);
-  if (!response.ok()) return ReportFailedCreation(*marked, OfDriver(response.status()), first);
+  if (!response.ok()) return ReportFailedCreation(*marked, OfDriver(response.status()));
   if (const Status checked = CheckAnswer(*marked, response->group_snapshot()); !checked.ok()) {
     // An answer that fails the check is still recorded if the content is being deleted, because the
     // driver deletes a group snapshot only by its handle.
     const bool being_deleted = marked->deleting() && marked->has_annotation(kGroupBeingDeleted);
     const bool has_handle = !response->group_snapshot().group_snapshot_id().empty();
     if (!being_deleted || !has_handle || !marked->group_handle().empty()) {
-      return RefuseAnswer(*marked, checked);
+      return RefuseAnswer(*marked, checked, has_handle);
     }
   }
   return WriteGroup(*marked, response->group_snapshot());
@@ -136,26 +132,33 @@ StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> GroupSnapshotter::MakeReques
 }
 
 GroupSnapshotter::Outcome GroupSnapshotter::ReportFailedCreation(const Content& content,
-                                                                 const Status& status, bool first) {
-  const Status recorded = RecordFailedCreation(context_.client, contents_, content, status, first);
-  if (!recorded.ok()) return AfterApi(recorded);
-  const std::string why =
-      fmt::format("failed to take group snapshot of the volumes [{}]: {}",
-                  fmt::join(content.source_volume_handles(), " "), QuotedFailure(status));
-  if (!IsAskedAgain(content)) {
-    ReportError(content, kCreationFailed, fmt::format("Failed to create group snapshot: {}", why));
-  } else {
-    ReportError(content, kCheckFailed,
-                fmt::format("Failed to check and update group snapshot content: {}", why));
-  }
-  return Outcome::Retry(status);
+                                                                 const Status& status) {
+  const StatusOr<Content> recorded =
+      RecordFailedCreation(context_.client, contents_, content, status);
+  if (!recorded.ok()) return AfterApi(recorded.status());
+  ReportCreationError(
+      content, fmt::format("failed to take group snapshot of the volumes [{}]: {}",
+                           fmt::join(content.source_volume_handles(), " "), QuotedFailure(status)));
+  return AfterFailedCreation(*recorded, status);
 }
 
-GroupSnapshotter::Outcome GroupSnapshotter::RefuseAnswer(const Content& content,
-                                                         const Status& why) {
-  ReportError(content, kCreationFailed,
-              fmt::format("Failed to create group snapshot: {}", base::Message(why)));
-  return RecordRefusedAnswer(context_.client, contents_, content, why);
+GroupSnapshotter::Outcome GroupSnapshotter::RefuseAnswer(const Content& content, const Status& why,
+                                                         bool has_id) {
+  const StatusOr<Content> recorded =
+      has_id ? content : RemoveRecord(context_.client, contents_, content);
+  if (!recorded.ok()) return AfterApi(recorded.status());
+  ReportCreationError(content, base::Message(why));
+  return AfterFailedCreation(*recorded, why);
+}
+
+void GroupSnapshotter::ReportCreationError(const Content& content, std::string_view why) {
+  if (content.has_status()) {
+    ReportError(content, kCheckFailed,
+                fmt::format("Failed to check and update group snapshot content: {}", why));
+  } else {
+    ReportError(content, "GroupSnapshotCreationFailed",
+                fmt::format("Failed to create group snapshot: {}", why));
+  }
 }
 
 GroupSnapshotter::Outcome GroupSnapshotter::AdoptGroup(const Content& content) {
@@ -203,7 +206,8 @@ StatusOr<csi::v1::VolumeGroupSnapshot> GroupSnapshotter::FindGroup(const Content
 
 GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
                                                        const csi::v1::VolumeGroupSnapshot& group) {
-  Json status = {{"readyToUse", group.ready_to_use()}, {"error", nullptr}};
+  Json status = {{"readyToUse", group.ready_to_use()}};
+  if (group.ready_to_use()) status["error"] = nullptr;
   const bool has_handle = !content.group_handle().empty();
   if (!has_handle) {
     status["volumeGroupSnapshotHandle"] = group.group_snapshot_id();
@@ -225,10 +229,8 @@ GroupSnapshotter::Outcome GroupSnapshotter::WriteGroup(const Content& content,
     written = Patch(context_.client, contents_, content, patch, "status");
     if (!written.ok()) return AfterApi(written.status());
   }
-  if (written->has_annotation(kGroupBeingCreated)) {
-    written = Patch(context_.client, contents_, *written, RemoveRecordPatch<Content>());
-    if (!written.ok()) return AfterApi(written.status());
-  }
+  written = RemoveRecord(context_.client, contents_, *written);
+  if (!written.ok()) return AfterApi(written.status());
   if (!group.ready_to_use()) return queue_.AskLater(content);
   LOG_INFO("group snapshot {} is ready as VolumeGroupSnapshotContent {}",
            base::Quote(group.group_snapshot_id()), base::Quote(content.name()));

@@ -66,9 +66,10 @@ GroupSnapshotter::Outcome GroupSnapshotter::SyncContent(const std::string& key) 
     return Outcome::Done();
   }
   if (ShouldDelete(*content)) return DeleteGroup(*content);
-  const bool being_created = content->has_annotation(kGroupBeingCreated);
-  // For a content that is being deleted no new work begins, but running work is finished.
-  if ((content->deleting() || content->ready()) && !being_created) return Outcome::Done();
+  // A process may have ended between the write that made it ready and the end of the record.
+  if (content->ready()) {
+    return AfterApi(RemoveRecord(context_.client, contents_, *content).status());
+  }
   return content->existing() ? AdoptGroup(*content) : CreateGroup(*content);
 }
 
@@ -78,8 +79,7 @@ GroupSnapshotter::Outcome GroupSnapshotter::DeleteGroup(const Content& content) 
   if (content.has_annotation(kGroupBeingCreated)) {
     // Without the handle the group snapshot would be taken once more. The change queues the content
     // again.
-    return AfterApi(
-        Patch(context_.client, contents_, content, RemoveRecordPatch<Content>()).status());
+    return AfterApi(RemoveRecord(context_.client, contents_, content).status());
   }
   csi::v1::DeleteVolumeGroupSnapshotRequest request;
   request.set_group_snapshot_id(handle);

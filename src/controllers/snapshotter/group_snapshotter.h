@@ -14,9 +14,10 @@
 //     DeleteVolumeGroupSnapshot (policy Delete, handle known)
 //       ──▶ status.volumeGroupSnapshotHandle removed ──▶ finalizer removed
 //
-// Not ready yet: the same call again, 1 s, doubling. "being-created" and the digest beside it
-// (kCreateRequest) are the durable record of a call whose outcome is not known, with the rules of
-// the snapshotter. The snapshot controller makes the VolumeSnapshots of the group.
+// Not ready yet: the same call again, 1 s, doubling. "being-created" is the durable record of a
+// call whose outcome is not known, with the rules of the snapshotter. It also stays while the
+// driver's answer cannot be used, because the driver has a group snapshot then, which is deleted
+// with the content. The snapshot controller makes the VolumeSnapshots of the group.
 //
 // The kinds of groups are optional. Where the API lacks or forbids them, nothing happens here, and
 // the snapshotter works as without groups.
@@ -55,10 +56,11 @@ class GroupSnapshotter {
   // group_create.cc
   Outcome CreateGroup(const Content& content);
   base::StatusOr<csi::v1::CreateVolumeGroupSnapshotRequest> MakeRequest(const Content& content);
-  // `first`: no call for this content was open before.
-  Outcome ReportFailedCreation(const Content& content, const base::Status& status, bool first);
-  // The driver has a group snapshot, and the answer about it cannot be used.
-  Outcome RefuseAnswer(const Content& content, const base::Status& why);
+  Outcome ReportFailedCreation(const Content& content, const base::Status& status);
+  // The answer cannot be used. `has_id`: the driver has a group snapshot, which it can delete.
+  Outcome RefuseAnswer(const Content& content, const base::Status& why, bool has_id);
+  // As Snapshotter::ReportCreationError.
+  void ReportCreationError(const Content& content, std::string_view why);
   Outcome AdoptGroup(const Content& content);
   base::StatusOr<csi::v1::VolumeGroupSnapshot> FindGroup(const Content& content);
   Outcome WriteGroup(const Content& content, const csi::v1::VolumeGroupSnapshot& group);

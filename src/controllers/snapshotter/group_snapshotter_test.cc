@@ -190,6 +190,66 @@ TEST_F(GroupSnapshotterTest, AProcessThatEndedAfterTheCallFindsWhatItMade) {
   EXPECT_THAT(Groups(), IsEmpty());
 }
 
+TEST_F(GroupSnapshotterTest, AFinalFailureAfterAnUnknownOneEndsTheRecordAndLetsTheContentGo) {
+  BeginGroups();
+  const auto refuse = [&](StatusCode code) {
+    script().Fail("CreateVolumeGroupSnapshot", base::Error(code, "said the driver"),
+                  CallScript::kAlways);
+  };
+  refuse(StatusCode::kDeadlineExceeded);
+  AddGroup(kGroupDeleted);
+  ASSERT_TRUE(WaitGroupError("code = DeadlineExceeded"));
+  DeleteGroup();
+  ASSERT_TRUE(script().WaitFor("CreateVolumeGroupSnapshot",
+                               script().Count("CreateVolumeGroupSnapshot") + 2));
+  EXPECT_EQ(GetGroup().annotation(kGroupBeingCreated), "yes");
+  refuse(StatusCode::kAlreadyExists);
+  ASSERT_TRUE(WaitGroupGone());
+  EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), 0);
+}
+
+TEST_F(GroupSnapshotterTest, AMarkThatIsLeftOnAReadyGroupIsRemovedWithoutACall) {
+  BeginGroups();
+  AddGroup({{"metadata", {{"annotations", {{kGroupBeingCreated, "yes"}}}}},
+            {"status",
+             {{"volumeGroupSnapshotHandle", AddGroupToDriver().group_snapshot_id()},
+              {"readyToUse", true}}}});
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetGroup().has_annotation(kGroupBeingCreated); }));
+  EXPECT_TRUE(GetGroup().ready());
+  EXPECT_EQ(script().Count("CreateVolumeGroupSnapshot"), 0);
+}
+
+TEST_F(GroupSnapshotterTest, AContentThatAPersonDeletedIsTakenNeverthelessAndKept) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.snapshot_uploads = 2;
+  BeginGroups(driver);
+  AddGroup({{"metadata", {{"deletionTimestamp", "2026-01-01T00:00:00Z"}}}});
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_EQ(script().Count("DeleteVolumeGroupSnapshot"), 0);
+  ASSERT_TRUE(kube::MergePatch(cluster_.client, GetGroup(), kGroupDeleted).ok());
+  EXPECT_TRUE(WaitGroupGone());
+}
+
+TEST_F(GroupSnapshotterTest, AnErrorStandsInTheStatusUntilTheGroupIsReady) {
+  std::atomic<bool> uploaded = false;
+  rpc::FakeCsiDriver::Options driver;
+  driver.on_group = [&](csi::v1::CreateVolumeGroupSnapshotResponse& response) {
+    response.mutable_group_snapshot()->set_ready_to_use(uploaded);
+  };
+  BeginGroups(driver);
+  AddGroup();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetGroup().group_handle().empty(); }));
+  script().Fail("CreateVolumeGroupSnapshot", base::Error(StatusCode::kInternal, "no"));
+  ASSERT_TRUE(WaitGroupError("Failed to check and update group snapshot content: failed to take"));
+  EXPECT_EQ(cluster_.events.Count("GroupSnapshotCreationFailed"), 0);
+  const int asked = script().Count("CreateVolumeGroupSnapshot");
+  ASSERT_TRUE(script().WaitFor("CreateVolumeGroupSnapshot", asked + 2));
+  EXPECT_NE(GetGroup().error(), "");
+  uploaded = true;
+  ASSERT_TRUE(WaitGroupReady());
+  EXPECT_EQ(GetGroup().error(), "");
+}
+
 TEST_F(GroupSnapshotterTest, AGroupThatLacksASnapshotIsRefused) {
   rpc::FakeCsiDriver::Options driver;
   driver.on_group = [](csi::v1::CreateVolumeGroupSnapshotResponse& response) {

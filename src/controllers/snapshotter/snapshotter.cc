@@ -4,6 +4,7 @@
 #include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
 #include "controllers/snapshotter/content_report.h"
+#include "controllers/snapshotter/creation_record.h"
 #include "controllers/snapshotter/group_snapshotter.h"
 #include "controllers/writes.h"
 
@@ -64,7 +65,6 @@ void Snapshotter::Start() {
 }
 
 void Snapshotter::Stop() {
-  stopping_.request_stop();
   queue_.Stop();
   if (groups_ != nullptr) groups_->Stop();
 }
@@ -85,11 +85,11 @@ Snapshotter::Outcome Snapshotter::SyncContent(const std::string& key) {
     return Outcome::Done();
   }
   if (ShouldDelete(*content)) return DeleteSnapshot(*content);
+  // A process may have ended between the write that made it ready and the end of the record.
+  if (content->ready()) {
+    return AfterApi(RemoveRecord(context_.client, contents_, *content).status());
+  }
   if (IsGroupMember(*content)) return SyncMember(*content, *driver);
-  const bool being_created = content->has_annotation(kBeingCreated);
-  // For a content that is being deleted no new work begins, but running work is finished.
-  if (content->deleting() && !being_created) return Outcome::Done();
-  if (content->ready() && !being_created) return Outcome::Done();
   return content->dynamic() ? CreateSnapshot(*content, *driver) : AdoptSnapshot(*content, *driver);
 }
 
@@ -97,12 +97,21 @@ Snapshotter::Outcome Snapshotter::SyncMember(const Content& content, const Drive
   // Until the handle is there, the snapshot controller is writing what the group's content says. A
   // content that a person made has its handle in its spec.
   const bool unknown = content.dynamic() && content.snapshot_handle().empty();
-  const bool settled = content.deleting() || content.ready() || unknown;
-  return settled ? Outcome::Done() : AdoptSnapshot(content, driver);
+  return unknown ? Outcome::Done() : AdoptSnapshot(content, driver);
 }
 
 StatusOr<std::map<std::string, std::string>> Snapshotter::ReadSecrets(const Content& content) {
   return ReadSecretOf(context_.client, content, kSnapshotSecretName, kSnapshotSecretNamespace);
+}
+
+void Snapshotter::ReportCreationError(const Content& content, std::string_view why) {
+  if (content.has_status()) {
+    ReportError(content, "SnapshotContentCheckandUpdateFailed",
+                fmt::format("Failed to check and update snapshot content: {}", why));
+  } else {
+    ReportError(content, "SnapshotCreationFailed",
+                fmt::format("Failed to create snapshot: {}", why));
+  }
 }
 
 void Snapshotter::ReportError(const Content& content, std::string_view reason,

@@ -11,17 +11,14 @@
 //      ▲  │ not ready yet: CreateSnapshot again, 1 s, doubling
 //      └──┘
 //   that exists
-//     [asked] ── GetSnapshot or ListSnapshots (a driver with neither is believed) ──▶ [ready]
+//     [asked] ── ListSnapshots (a driver without it is believed) ──▶ [ready]
 //   deleted
 //     DeleteSnapshot (policy Delete, handle known, no other content that stands for it)
 //       ──▶ status.snapshotHandle removed ──▶ finalizer removed
 //
-// "being-created" is the durable record before the call: while a content has it, a snapshot may
-// exist in the driver that no object names, so the content is not deleted. The driver is asked
-// until the snapshot is known, and then the snapshot is deleted by its handle. A second annotation
-// records the request: the failure of another request (the class was made anew, or another program
-// made the first call) says nothing about the recorded one. Then the driver is asked until it
-// returns the snapshot. ALREADY_EXISTS never proves that there is no snapshot.
+// "being-created" is the durable record before the call: while a content has it, the driver may be
+// at work, so the content is not deleted. The driver is asked until its answer is final. Then the
+// snapshot is deleted by its handle; after an error there is none, and the content goes.
 //
 // The snapshot of a VolumeSnapshot's content is deleted in the driver only after the controller has
 // written "being-deleted", so that no data is lost if a person deletes the object by mistake. It is
@@ -32,13 +29,16 @@
 // A snapshot that was taken with a group is never taken or deleted by itself: the driver is only
 // asked until it is ready, and its content goes without a call.
 //
-// A driver's failure is written to status.error; this write does not shorten the backoff.
+// A content that a person deletes before it is ready is worked on, because its VolumeSnapshot waits
+// for it.
+//
+// A driver's failure is written to status.error, which stays until the snapshot is ready; this
+// write does not shorten the backoff.
 #pragma once
 
 #include <chrono>
 #include <map>
 #include <memory>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +48,6 @@
 #include "base/workers/keyed_workers.h"
 #include "controllers/controller.h"
 #include "controllers/driver_connection.h"
-#include "controllers/pages.h"
 #include "controllers/snapshotter/content_queue.h"
 
 namespace berth::controllers::snapshotter {
@@ -60,7 +59,6 @@ struct Options {
   int workers = 10;
   std::chrono::milliseconds retry_start{1000};
   std::chrono::milliseconds retry_max{300000};
-  Pages::Limits pages;  // of ListSnapshots
   std::string snapshot_name_prefix = "snapshot";
   // How many characters of the VolumeSnapshot's uid, without '-', are in a snapshot's name; -1: the
   // uid as it is.
@@ -80,12 +78,6 @@ struct Options {
 
 // Index: a snapshot's handle → the contents that stand for it, of any driver.
 inline constexpr char kContentsByHandle[] = "handle";
-
-// Annotation beside "being-created": a digest, without the secrets, of the CreateSnapshot whose
-// outcome is not known. It is kSeveralRequests if there were different requests, or if the driver
-// said that there is a snapshot.
-inline constexpr std::string_view kCreateRequest = "snapshot.storage.berth.dev/create-request";
-inline constexpr std::string_view kSeveralRequests = "several";
 
 // Whether the snapshot in the driver, if there is one, may be deleted now.
 bool ShouldDelete(const api::VolumeSnapshotContent& content);
@@ -112,15 +104,18 @@ class Snapshotter : public Controller {
   // create.cc
   Outcome CreateSnapshot(const Content& content, const DriverInfo& driver);
   base::StatusOr<csi::v1::CreateSnapshotRequest> MakeRequest(const Content& content);
-  // `first`: no call for this content was open before. Both functions get the content as it was
-  // marked.
-  Outcome ReportFailedCreation(const Content& content, const base::Status& status, bool first);
+  // The driver failed, or gave an answer that cannot be used. Both functions get the content as it
+  // was marked.
+  Outcome ReportFailedCreation(const Content& content, const base::Status& status);
   Outcome RefuseAnswer(const Content& content, const base::Status& why);
   base::Status CheckAnswer(const Content& content, const csi::v1::Snapshot& snapshot);
   Outcome AdoptSnapshot(const Content& content, const DriverInfo& driver);
   // Asks the driver about the snapshot for which `content` was made.
   base::StatusOr<csi::v1::Snapshot> FindSnapshot(const Content& content, const DriverInfo& driver);
-  base::StatusOr<csi::v1::Snapshot> FindInList(const csi::v1::GetSnapshotRequest& wanted);
+  base::StatusOr<csi::v1::Snapshot> FindInList(const Content& content,
+                                               const csi::v1::ListSnapshotsRequest& request);
+  // The secrets for ListSnapshots about the content's snapshot.
+  base::StatusOr<std::map<std::string, std::string>> ReadListSecrets(const Content& content);
   // Patches the status with the driver's answer about this snapshot.
   base::StatusOr<Content> WriteStatus(const Content& content, const std::string& handle,
                                       base::Json status);
@@ -150,6 +145,9 @@ class Snapshotter : public Controller {
   void WakeOthers(const Content& content);
 
   base::StatusOr<std::map<std::string, std::string>> ReadSecrets(const Content& content);
+  // Reports that the snapshot could not be taken. A content that has a status counts as one that is
+  // looked after, and is told of in other words.
+  void ReportCreationError(const Content& content, std::string_view why);
   // Records `reason` and writes status.error, if it says something new.
   void ReportError(const Content& content, std::string_view reason, const std::string& message);
 
@@ -161,7 +159,6 @@ class Snapshotter : public Controller {
   base::Mutex mutex_;
   // Snapshots that a driver just gave, by handle, until the informer shows their content.
   std::map<std::string, std::string> reserved_ ABSL_GUARDED_BY(mutex_);
-  std::stop_source stopping_;
   ContentQueue<Content, api::VolumeSnapshotClass> queue_;
   std::unique_ptr<GroupSnapshotter> groups_;  // null: no group snapshots are taken
 };

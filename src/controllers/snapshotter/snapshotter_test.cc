@@ -126,21 +126,65 @@ TEST_F(SnapshotterTest, AProcessThatEndedAfterTheCallFindsWhatItMade) {
   EXPECT_THAT(cluster_.driver->state().SnapshotIds(), SizeIs(1));
 }
 
-TEST_F(SnapshotterTest, AMarkThatIsLeftOnAReadySnapshotIsRemoved) {
+TEST_F(SnapshotterTest, AMarkThatIsLeftOnAReadySnapshotIsRemovedWithoutACall) {
   Begin();
-  const std::string snapshot = AddToDriver();
-  Json more = ReadyContent(snapshot);
+  Json more = ReadyContent(AddToDriver());
   more["metadata"]["annotations"][kBeingCreated] = "yes";
-  // The driver knows it by the content's name.
-  csi::v1::CreateSnapshotRequest request;
-  request.set_name("snapshot-uid-monday");
-  request.set_source_volume_id(handle_);
-  csi::v1::CreateSnapshotResponse response;
-  ASSERT_TRUE(cluster_.driver->state().Handle(request, response).ok());
-  more["status"]["snapshotHandle"] = response.snapshot().snapshot_id();
   Add(more);
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !Get().has_annotation(kBeingCreated); }));
   EXPECT_TRUE(Get().ready());
+  EXPECT_EQ(script().Count("CreateSnapshot"), 0);
+}
+
+TEST_F(SnapshotterTest, AContentThatAPersonDeletedIsTakenNeverthelessAndKept) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.snapshot_uploads = 2;
+  Begin(driver);
+  Add({{"metadata", {{"deletionTimestamp", "2026-01-01T00:00:00Z"}}}});
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(script().Count("CreateSnapshot"), 3);
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
+  Write(kContent, kDeleted);
+  EXPECT_TRUE(WaitGone());
+}
+
+TEST_F(SnapshotterTest, AnErrorStandsInTheStatusUntilTheSnapshotIsReady) {
+  std::atomic<bool> uploaded = false;
+  rpc::FakeCsiDriver::Options driver;
+  driver.on_snapshot = [&](csi::v1::CreateSnapshotResponse& answer) {
+    answer.mutable_snapshot()->set_ready_to_use(uploaded);
+  };
+  Begin(driver);
+  script().Fail("CreateSnapshot", base::Error(StatusCode::kInternal, "no"));
+  Add();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().snapshot_handle().empty(); }));
+  EXPECT_THAT(Get().error(), HasSubstr("desc = no"));
+  uploaded = true;
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().error(), "");
+}
+
+TEST_F(SnapshotterTest, AFailureDuringTheUploadIsToldAsOneOfACheck) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.on_snapshot = [](csi::v1::CreateSnapshotResponse& answer) {
+    answer.mutable_snapshot()->set_ready_to_use(false);
+  };
+  Begin(driver);
+  Add();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !Get().snapshot_handle().empty(); }));
+  script().Fail("CreateSnapshot", base::Error(StatusCode::kInternal, "no"), CallScript::kAlways);
+  ASSERT_TRUE(
+      WaitError("Failed to check and update snapshot content: failed to take snapshot of the "
+                "volume"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotContentCheckandUpdateFailed"));
+  EXPECT_EQ(cluster_.events.Count("SnapshotCreationFailed"), 0);
+}
+
+TEST_F(SnapshotterTest, OneSecretAnnotationAloneNamesNoSecret) {
+  Begin();
+  Add({{"metadata", {{"annotations", {{kSnapshotSecretName, "key"}}}}}});
+  ASSERT_TRUE(WaitReady());
+  EXPECT_THAT(script().LastRequest<Create>("CreateSnapshot").secrets(), IsEmpty());
 }
 
 TEST_F(SnapshotterTest, ALostAnswerOfTheApiIsRepairedByAskingAgain) {
@@ -165,8 +209,10 @@ TEST_F(SnapshotterTest, WhatIsMissingIsTold) {
            Case{{{"spec", {{"volumeSnapshotClassName", nullptr}}}}, "no VolumeSnapshotClass"},
            Case{{{"spec", {{"volumeSnapshotRef", {{"uid", nullptr}}}}}},
                 "volumeSnapshotRef.uid is empty"},
-           Case{{{"metadata", {{"annotations", {{kSnapshotSecretName, "key"}}}}}},
-                "one is missing"},
+           Case{{{"metadata",
+                  {{"annotations",
+                    {{kSnapshotSecretName, "key"}, {kSnapshotSecretNamespace, ""}}}}}},
+                "name no secret: one is empty"},
            Case{{{"metadata",
                   {{"annotations",
                     {{kSnapshotSecretName, "key"}, {kSnapshotSecretNamespace, "vault"}}}}}},
@@ -233,7 +279,7 @@ TEST_F(SnapshotterTest, ASnapshotThatExistsIsLookedUpInTheList) {
   EXPECT_EQ(script().Count("CreateSnapshot"), 0);
 }
 
-TEST_F(SnapshotterTest, ADriverThatHasGetSnapshotIsAskedByIt) {
+TEST_F(SnapshotterTest, ADriverThatHasGetSnapshotIsAskedByTheListNevertheless) {
   rpc::FakeCsiDriver::Options driver;
   driver.controller_capabilities.insert(DriverInfo::Rpc::GET_SNAPSHOT);
   driver.snapshot_uploads = 2;
@@ -241,7 +287,55 @@ TEST_F(SnapshotterTest, ADriverThatHasGetSnapshotIsAskedByIt) {
   const std::string old = AddToDriver();
   Add(Existing(old));
   ASSERT_TRUE(WaitReady());
-  EXPECT_GE(script().Count("GetSnapshot"), 2);
+  EXPECT_EQ(script().Count("GetSnapshot"), 0);
+  EXPECT_GE(script().Count("ListSnapshots"), 2);
+}
+
+TEST_F(SnapshotterTest, TheFirstOfAListWithoutTheIdIsTakenForIt) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.on_snapshot_list = [](csi::v1::ListSnapshotsResponse& answer) {
+    answer.clear_entries();
+    for (const int64_t size : {4096, 8192}) {
+      csi::v1::Snapshot& snapshot = *answer.add_entries()->mutable_snapshot();
+      snapshot.set_snapshot_id(fmt::format("pool/{}", size));
+      snapshot.set_size_bytes(size);
+      snapshot.set_ready_to_use(true);
+    }
+  };
+  Begin(driver);
+  Add(Existing("4096"));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().snapshot_handle(), "4096");
+  EXPECT_EQ(Get().restore_bytes(), 4096);
+}
+
+TEST_F(SnapshotterTest, OneThatTheDriverListsAsSecondIsFoundByItsId) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.on_snapshot_list = [](csi::v1::ListSnapshotsResponse& answer) {
+    answer.add_entries()->mutable_snapshot()->set_snapshot_id("another");
+    answer.mutable_entries()->SwapElements(0, answer.entries_size() - 1);
+  };
+  Begin(driver);
+  Add(Existing(AddToDriver()));
+  ASSERT_TRUE(WaitReady());
+  EXPECT_EQ(Get().restore_bytes(), int64_t{1} << 30);
+}
+
+TEST_F(SnapshotterTest, OnePageOfAListIsRead) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.endless_pages = true;
+  Begin(driver, Slow());
+  Add(Existing("snap-99"));
+  ASSERT_TRUE(WaitError("can not find snapshot for snapshotID snap-99"));
+  EXPECT_EQ(script().Count("ListSnapshots"), 1);
+}
+
+// An empty id would ask for all snapshots, of which the first would be taken.
+TEST_F(SnapshotterTest, WithoutAnIdNothingIsListed) {
+  Begin();
+  AddToDriver();
+  Add(Existing(""));
+  ASSERT_TRUE(WaitError("can not find snapshot for snapshotID"));
   EXPECT_EQ(script().Count("ListSnapshots"), 0);
 }
 

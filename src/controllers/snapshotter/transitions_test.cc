@@ -1,5 +1,7 @@
 // Each transition of a content until it is ready: objects in, what the driver is asked, and what
 // becomes of both.
+#include "controllers/snapshotter/creation_record.h"
+#include "controllers/snapshotter/driver_answers.h"
 #include "controllers/snapshotter/snapshotter_fixture.h"
 
 namespace berth::controllers::snapshotter {
@@ -10,21 +12,21 @@ using ::testing::SizeIs;
 using ::testing::Values;
 using Answer = csi::v1::CreateSnapshotResponse;
 
-// -- a failed CreateSnapshot: whether there may be a snapshot from then on
+// -- a failed CreateSnapshot: whether the driver may be at work from then on
 
 // What was open when the driver was asked.
 enum class Open {
   kNothing,  // the first call
   kSame,     // the same call, whose outcome is not known
   kOther,    // one with other parameters
-  kForeign,  // one of another program, or of a version that notes less
+  kForeign,  // one of another program
 };
 
 struct FailureRow {
   std::string name;
   Open open;
   StatusCode code;
-  bool kept;  // it may exist: "being-created" stays
+  bool kept;  // it may be at work: "being-created" stays
 };
 
 class FailureTest : public SnapshotterTest, public ::testing::WithParamInterface<FailureRow> {
@@ -39,7 +41,7 @@ class FailureTest : public SnapshotterTest, public ::testing::WithParamInterface
   }
 };
 
-TEST_P(FailureTest, LeavesOpenWhatItDoesNotProve) {
+TEST_P(FailureTest, EndsTheRecordIfItIsFinal) {
   const FailureRow& row = GetParam();
   Begin({}, Slow(), Class("high", "before"));
   Json more = kDeleted;
@@ -58,9 +60,8 @@ TEST_P(FailureTest, LeavesOpenWhatItDoesNotProve) {
   }
   ASSERT_TRUE(WaitError("desc = said the driver")) << Get().error();
   EXPECT_EQ(Get().has_annotation(kBeingCreated), row.kept);
-  EXPECT_EQ(Get().has_annotation(kCreateRequest), row.kept);
 
-  // Its end: what may exist is asked for until it is known, and deleted.
+  // Its end: what may be at work is asked until it answers, and its snapshot is deleted.
   const int asked = script().Count("CreateSnapshot");
   script().Fail("CreateSnapshot", base::OkStatus(), 0);
   Delete();
@@ -77,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
            FailureRow{"first unavailable", Open::kNothing, StatusCode::kUnavailable, true},
            FailureRow{"first aborted", Open::kNothing, StatusCode::kAborted, true},
            FailureRow{"first exhausted", Open::kNothing, StatusCode::kResourceExhausted, true},
-           FailureRow{"first already exists", Open::kNothing, StatusCode::kAlreadyExists, true},
+           FailureRow{"first already exists", Open::kNothing, StatusCode::kAlreadyExists, false},
            FailureRow{"first not found", Open::kNothing, StatusCode::kNotFound, false},
            FailureRow{"first invalid", Open::kNothing, StatusCode::kInvalidArgument, false},
            FailureRow{"first precondition", Open::kNothing, StatusCode::kFailedPrecondition, false},
@@ -90,15 +91,38 @@ INSTANTIATE_TEST_SUITE_P(
     Values(FailureRow{"same internal", Open::kSame, StatusCode::kInternal, false},
            FailureRow{"same not found", Open::kSame, StatusCode::kNotFound, false},
            FailureRow{"same exhausted", Open::kSame, StatusCode::kResourceExhausted, true},
-           FailureRow{"same already exists", Open::kSame, StatusCode::kAlreadyExists, true},
-           FailureRow{"same denied", Open::kSame, StatusCode::kPermissionDenied, true},
-           FailureRow{"same unauthenticated", Open::kSame, StatusCode::kUnauthenticated, true},
-           FailureRow{"other internal", Open::kOther, StatusCode::kInternal, true},
-           FailureRow{"other invalid", Open::kOther, StatusCode::kInvalidArgument, true},
-           FailureRow{"other already exists", Open::kOther, StatusCode::kAlreadyExists, true},
+           FailureRow{"same already exists", Open::kSame, StatusCode::kAlreadyExists, false},
+           FailureRow{"same denied", Open::kSame, StatusCode::kPermissionDenied, false},
+           FailureRow{"same unauthenticated", Open::kSame, StatusCode::kUnauthenticated, false},
+           FailureRow{"other internal", Open::kOther, StatusCode::kInternal, false},
+           FailureRow{"other aborted", Open::kOther, StatusCode::kAborted, true},
+           FailureRow{"other already exists", Open::kOther, StatusCode::kAlreadyExists, false},
            FailureRow{"foreign internal", Open::kForeign, StatusCode::kInternal, false},
            FailureRow{"foreign not found", Open::kForeign, StatusCode::kNotFound, false}),
     RowName<::testing::TestParamInfo<FailureRow>>);
+
+// It does not wait for the backoff either.
+TEST_F(SnapshotterTest, ADeletedContentGoesWithTheFinalAnswerForWhichItWaited) {
+  Begin({}, Slow());
+  script().Hang("CreateSnapshot");
+  script().Fail("CreateSnapshot", base::Error(StatusCode::kAlreadyExists, "another volume's"));
+  Add(kDeleted);
+  ASSERT_TRUE(script().WaitFor("CreateSnapshot"));
+  Delete();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Get().deleting(); }));
+  script().Release("CreateSnapshot");
+  ASSERT_TRUE(WaitGone());
+  EXPECT_EQ(script().Count("CreateSnapshot"), 1);
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
+}
+
+// What an earlier version noted beside the record goes with it.
+TEST_F(SnapshotterTest, TheNoteOfAnEarlierVersionIsRemoved) {
+  Begin();
+  Add({{"metadata", {{"annotations", {{kBeingCreated, "yes"}, {kCreateRequest, "several"}}}}}});
+  ASSERT_TRUE(WaitReady());
+  EXPECT_FALSE(Get().has_annotation(kCreateRequest));
+}
 
 // -- an answer of CreateSnapshot
 
@@ -106,46 +130,26 @@ struct AnswerRow {
   std::string name;
   std::function<void(csi::v1::Snapshot&)> wrong;
   std::string told;  // in an event; empty: nothing
-  bool taken;        // ready, and deleted as any other
-  bool has_id;       // if not taken: it can be deleted nevertheless
 };
 
 class AnswerTest : public SnapshotterTest, public ::testing::WithParamInterface<AnswerRow> {};
 
-TEST_P(AnswerTest, IsTakenOrRefusedAndCanBeDeleted) {
+TEST_P(AnswerTest, IsTakenAndCanBeDeleted) {
   const AnswerRow& row = GetParam();
-  std::atomic<bool> cured = false;
   rpc::FakeCsiDriver::Options driver;
-  driver.on_snapshot = [&](Answer& answer) {
-    if (!cured) row.wrong(*answer.mutable_snapshot());
-  };
+  driver.on_snapshot = [&](Answer& answer) { row.wrong(*answer.mutable_snapshot()); };
   Begin(driver);
   Add();
   if (!row.told.empty()) {
     ASSERT_TRUE(cluster_.events.WaitFor(row.told));
   }
-  if (row.taken) {
-    ASSERT_TRUE(WaitReady());
-    EXPECT_GE(Get().creation_nanoseconds(), 0);
-    EXPECT_LE(Get().creation_nanoseconds(), 9'200'000'000 * 1'000'000'000);
-    EXPECT_GE(Get().restore_bytes(), 0);
-    EXPECT_EQ(Get().error(), "");
-  } else {
-    ASSERT_TRUE(script().WaitFor("CreateSnapshot", 2));
-    EXPECT_FALSE(Get().ready());
-    EXPECT_EQ(Get().annotation(kBeingCreated), "yes");
-    EXPECT_EQ(Get().snapshot_handle(), "");
-    // Whatever it says next, there is one.
-    ASSERT_TRUE(
-        cluster_.WaitUntil([&] { return Get().annotation(kCreateRequest) == kSeveralRequests; }));
-  }
+  ASSERT_TRUE(WaitReady());
+  EXPECT_GE(Get().creation_nanoseconds(), 0);
+  EXPECT_LE(Get().creation_nanoseconds(), 9'200'000'000 * 1'000'000'000);
+  EXPECT_GE(Get().restore_bytes(), 0);
+  EXPECT_EQ(Get().error(), "");
   Write(kContent, kDeleted);
   Delete();
-  if (!row.taken && !row.has_id) {
-    ASSERT_TRUE(script().WaitFor("CreateSnapshot", script().Count("CreateSnapshot") + 2));
-    EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
-    cured = true;
-  }
   ASSERT_TRUE(WaitGone());
   EXPECT_EQ(script().Count("DeleteSnapshot"), 1);
   EXPECT_THAT(cluster_.driver->state().SnapshotIds(), IsEmpty());
@@ -158,18 +162,30 @@ void SetTime(csi::v1::Snapshot& snapshot, int64_t seconds, int32_t nanos) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, AnswerTest,
-    Values(AnswerRow{"right", [](auto&) {}, "", true, true},
+    Values(AnswerRow{"right", [](auto&) {}, ""},
            AnswerRow{"without time", [](auto& it) { it.clear_creation_time(); },
-                     "Warning SnapshotCreationTimeMissing", true, true},
+                     "Warning SnapshotCreationTimeMissing"},
            AnswerRow{"of a far time", [](auto& it) { SetTime(it, 9'300'000'000, 0); },
-                     "9300000000 s and 0 ns is no time", true, true},
+                     "9300000000 s and 0 ns is no time"},
            AnswerRow{"of the last time", [](auto& it) { SetTime(it, INT64_MAX, INT32_MAX); },
-                     "is no time", true, true},
-           AnswerRow{"of another source", [](auto& it) { it.set_source_volume_id("another"); }, "",
-                     true, true},
-           AnswerRow{"without id", [](auto& it) { it.clear_snapshot_id(); },
-                     "the driver gave the snapshot no id", false, false}),
+                     "is no time"},
+           AnswerRow{"of another source", [](auto& it) { it.set_source_volume_id("another"); },
+                     ""}),
     RowName<::testing::TestParamInfo<AnswerRow>>);
+
+// It could not be deleted by anything, so it does not hold the content either.
+TEST_F(SnapshotterTest, ASnapshotWithoutAnIdIsRefusedAndItsContentCanGo) {
+  rpc::FakeCsiDriver::Options driver;
+  driver.on_snapshot = [](Answer& answer) { answer.mutable_snapshot()->clear_snapshot_id(); };
+  Begin(driver, Slow());
+  Add(kDeleted);
+  ASSERT_TRUE(WaitError("Failed to create snapshot: the driver gave the snapshot no id"));
+  EXPECT_FALSE(Get().ready());
+  EXPECT_FALSE(Get().has_annotation(kBeingCreated));
+  Delete();
+  ASSERT_TRUE(WaitGone());
+  EXPECT_EQ(script().Count("DeleteSnapshot"), 0);
+}
 
 TEST_F(SnapshotterTest, ASizeThatTheDriverDoesNotKnowIsLeftOut) {
   rpc::FakeCsiDriver::Options driver;
@@ -217,26 +233,11 @@ TEST_F(SnapshotterTest, AnApiThatIsAwayIsNoErrorOfTheSnapshots) {
   }
 }
 
-TEST_F(SnapshotterTest, ADriversPagesWithoutEndAreLeft) {
-  rpc::FakeCsiDriver::Options driver;
-  driver.endless_pages = true;
-  Options options = Slow();
-  options.pages = {.pages = 20};
-  Begin(driver, options);
-  Add(Existing("snap-99"));
-  ASSERT_TRUE(WaitError("the driver's pages of snapshots do not end: 20 were read"));
-  EXPECT_EQ(script().Count("ListSnapshots"), 20);
-}
-
-TEST_F(SnapshotterTest, AStopDoesNotWaitForTheLastPage) {
-  rpc::FakeCsiDriver::Options driver;
-  driver.endless_pages = true;
-  Begin(driver, Slow());
-  script().Delay("ListSnapshots", std::chrono::milliseconds(20));
-  Add(Existing("snap-99"));
-  ASSERT_TRUE(script().WaitFor("ListSnapshots", 3));
-  cluster_.Stop();
-  EXPECT_LT(script().Count("ListSnapshots"), 1000);
+TEST(PollDelayTest, DoublesUpToTheLongestWait) {
+  using std::chrono::seconds;
+  EXPECT_EQ(PollDelay(0, seconds(1), seconds(300)), seconds(1));
+  EXPECT_EQ(PollDelay(6, seconds(1), seconds(300)), seconds(64));
+  EXPECT_EQ(PollDelay(40, seconds(1), seconds(300)), seconds(300));
 }
 
 }  // namespace
