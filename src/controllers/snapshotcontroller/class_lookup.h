@@ -26,4 +26,12 @@ base::StatusOr<std::shared_ptr<const Class>> FindClass(kube::Client& client,
   return base::Error(base::StatusCode::kNotFound, "{} \"{}\" not found", kind, name);
 }
 
+// Whether an object of snapshots or groups has to be looked at because the class `name` appeared,
+// changed or went: its error says then that the class is missing, or no longer does.
+template <typename Object>
+bool DependsOnClass(const Object& object, const std::string& name, bool gone) {
+  const bool uses = object.class_name() == name;
+  return gone ? uses : !object.ready() || (uses && !object.error().empty());
+}
+
 }  // namespace berth::controllers::snapshotcontroller

@@ -53,42 +53,27 @@ std::string BoundElsewhere(const api::VolumeSnapshotContent& content) {
 
 bool OfApi(const Status& status) { return AfterApi(status).delay.count() >= 0; }
 
-SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snapshot) {
+SnapshotController::Outcome SnapshotController::BindDynamic(const Snapshot& snapshot,
+                                                            const Class& snapshot_class) {
   if (const auto content = contents_.Get(ContentName(snapshot)); content != nullptr) {
     if (!content->dynamic()) {
-      return Fail(snapshot, "SnapshotContentMismatch",
-                  fmt::format("VolumeSnapshotContent {} is pre-provisioned while expecting a "
-                              "dynamically provisioned one",
-                              content->name()));
+      return FailBinding(snapshot, "SnapshotContentMismatch",
+                         fmt::format("VolumeSnapshotContent {} is pre-provisioned while expecting "
+                                     "a dynamically provisioned one",
+                                     content->name()));
     }
     if (!NamesSnapshot(*content, snapshot) || content->snapshot_uid().empty()) {
-      return Fail(snapshot, "SnapshotContentMisbound", BoundElsewhere(*content));
+      return FailBinding(snapshot, "SnapshotContentMisbound", BoundElsewhere(*content));
     }
     const StatusOr<Snapshot> held = HoldSnapshot(snapshot, content->delete_with_snapshot());
     return held.ok() ? CopyStatus(*held, *content) : AfterApi(held.status());
   }
-  if (!snapshot.creation_time().empty()) {
-    // No new content is created, because a snapshot taken now would have other data under the old
-    // name.
-    return Fail(snapshot, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
-  }
-  const StatusOr<std::shared_ptr<const Class>> snapshot_class = ClassOf(snapshot);
-  if (snapshot_class.ok() && snapshot.class_name().empty()) {
-    // The class is written to the object, so that it stays the same if the default changes later.
-    const StatusOr<Snapshot> classed =
-        PatchAt(context_.client, snapshots_, snapshot,
-                {{"spec", {{"volumeSnapshotClassName", (*snapshot_class)->name()}}}});
-    return classed.ok() ? TakeSnapshot(*classed, **snapshot_class) : AfterApi(classed.status());
-  }
-  if (snapshot_class.ok()) return TakeSnapshot(snapshot, **snapshot_class);
-  if (OfApi(snapshot_class.status())) return AfterApi(snapshot_class.status());
-  const std::string why(base::Message(snapshot_class.status()));
-  if (snapshot.class_name().empty()) {
-    return Fail(snapshot, "SetDefaultSnapshotClassFailed",
-                fmt::format("Failed to set default snapshot class with error {}", why));
-  }
-  return Fail(snapshot, "GetSnapshotClassFailed",
-              fmt::format("Failed to get snapshot class with error {}", why));
+  if (snapshot.creation_time().empty()) return TakeSnapshot(snapshot, snapshot_class);
+  // No new content is created, because a snapshot taken now would have other data under the old
+  // name.
+  const StatusOr<Snapshot> held = HoldSnapshot(snapshot, false);
+  if (!held.ok()) return AfterApi(held.status());
+  return Fail(*held, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
 }
 
 SnapshotController::Outcome SnapshotController::TakeSnapshot(const Snapshot& snapshot,
@@ -99,44 +84,17 @@ SnapshotController::Outcome SnapshotController::TakeSnapshot(const Snapshot& sna
         snapshot, kCreationFailed,
         fmt::format("Failed to create snapshot content with error {}", base::Message(status)));
   };
-  const StatusOr<std::shared_ptr<const Volume>> volume = VolumeOf(snapshot);
-  if (!volume.ok()) return refuse(volume.status());
-  if ((*volume)->csi().driver() != snapshot_class.driver()) {
-    return refuse(Error(StatusCode::kInvalidArgument,
-                        "VolumeSnapshotClass '{}' is of driver '{}', and volume '{}' of '{}'",
-                        snapshot_class.name(), snapshot_class.driver(), (*volume)->name(),
-                        (*volume)->csi().driver()));
-  }
-  const StatusOr<Content> wanted = NewContent(snapshot, snapshot_class, **volume);
-  if (!wanted.ok()) return refuse(wanted.status());
-  const StatusOr<Snapshot> held = HoldSnapshot(snapshot, wanted->delete_with_snapshot());
+  const StatusOr<Content> wanted = NewContent(snapshot, snapshot_class);
+  // Snapshot and claim are held also while the snapshot cannot be taken yet.
+  const StatusOr<Snapshot> held =
+      HoldSnapshot(snapshot, wanted.ok() && wanted->delete_with_snapshot());
   if (!held.ok()) return AfterApi(held.status());
   const Status claim_held = HoldClaim(api::ObjectKey(snapshot.ns(), snapshot.source_claim()));
+  if (!wanted.ok()) return refuse(wanted.status());
   if (!claim_held.ok()) return refuse(claim_held);
   const StatusOr<Content> content = CreateContent(snapshot, *wanted);
   if (!content.ok()) return refuse(content.status());
   return CopyStatus(*held, *content);
-}
-
-StatusOr<std::shared_ptr<const api::VolumeSnapshotClass>> SnapshotController::ClassOf(
-    const Snapshot& snapshot) const {
-  if (const std::string name = snapshot.class_name(); !name.empty()) {
-    return FindClass(context_.client, classes_, name, "VolumeSnapshotClass");
-  }
-  ASSIGN_OR_RETURN(const std::shared_ptr<const Volume> volume, VolumeOf(snapshot));
-  const std::string driver = volume->csi().driver();
-  std::vector<std::shared_ptr<const Class>> defaults;
-  for (auto& candidate : classes_.List()) {
-    if (candidate->driver() == driver && candidate->annotation(kDefaultSnapshotClass) == "true") {
-      defaults.push_back(std::move(candidate));
-    }
-  }
-  if (defaults.size() == 1) return defaults.front();
-  if (!defaults.empty()) {
-    return Error(StatusCode::kFailedPrecondition, "{} default snapshot classes were found",
-                 defaults.size());
-  }
-  return Error(StatusCode::kNotFound, "cannot find default snapshot class for driver '{}'", driver);
 }
 
 StatusOr<std::shared_ptr<const api::PersistentVolume>> SnapshotController::VolumeOf(
@@ -190,9 +148,17 @@ Status SnapshotController::HoldClaim(const std::string& key) {
       .status();
 }
 
-StatusOr<api::VolumeSnapshotContent> SnapshotController::NewContent(const Snapshot& snapshot,
-                                                                    const Class& snapshot_class,
-                                                                    const Volume& volume) const {
+StatusOr<api::VolumeSnapshotContent> SnapshotController::NewContent(
+    const Snapshot& snapshot, const Class& snapshot_class) const {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Volume> source, VolumeOf(snapshot));
+  const Volume& volume = *source;
+  // Another driver may have another volume under the same handle.
+  if (volume.csi().driver() != snapshot_class.driver()) {
+    return Error(StatusCode::kInvalidArgument,
+                 "VolumeSnapshotClass '{}' is of driver '{}', and volume '{}' of '{}'",
+                 snapshot_class.name(), snapshot_class.driver(), volume.name(),
+                 volume.csi().driver());
+  }
   Content content;
   content.Set({"apiVersion"}, Content::kInfo.api_version());
   content.Set({"kind"}, std::string(Content::kInfo.kind));
@@ -262,56 +228,48 @@ StatusOr<api::VolumeSnapshotContent> SnapshotController::CreateContent(const Sna
 
 SnapshotController::Outcome SnapshotController::BindExisting(const Snapshot& snapshot) {
   const auto content = contents_.Get(snapshot.source_content());
+  if (content != nullptr && content->source_snapshot_handle().empty()) {
+    return FailBinding(snapshot, "SnapshotContentMismatch",
+                       "VolumeSnapshotContent is dynamically provisioned while expecting a "
+                       "pre-provisioned one");
+  }
+  if (content != nullptr && !NamesSnapshot(*content, snapshot)) {
+    return FailBinding(snapshot, "SnapshotContentMisbound", BoundElsewhere(*content));
+  }
+  const StatusOr<Snapshot> held =
+      HoldSnapshot(snapshot, content != nullptr && content->delete_with_snapshot());
+  if (!held.ok()) return AfterApi(held.status());
   if (content == nullptr) {
-    return Fail(snapshot, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
-  }
-  if (content->source_snapshot_handle().empty()) {
-    return Fail(snapshot, "SnapshotContentMismatch",
-                "VolumeSnapshotContent is dynamically provisioned while expecting a "
-                "pre-provisioned one");
-  }
-  if (!NamesSnapshot(*content, snapshot)) {
-    return Fail(snapshot, snapshot.ready() ? "SnapshotMisbound" : "SnapshotContentMisbound",
-                BoundElsewhere(*content));
-  }
-  // A snapshot that is ready does not need its class any more.
-  if (!snapshot.ready() && !snapshot.class_name().empty()) {
-    if (const auto named = ClassOf(snapshot); !named.ok()) {
-      return Fail(
-          snapshot, "GetSnapshotClassFailed",
-          fmt::format("Failed to get snapshot class with error {}", base::Message(named.status())));
-    }
+    return Fail(*held, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
   }
   if (content->snapshot_uid().empty() && content->deleting()) {
-    return Fail(snapshot, "SnapshotBindFailed",
+    return Fail(*held, "SnapshotBindFailed",
                 "Snapshot failed to bind VolumeSnapshotContent, which is being deleted");
   }
-  const StatusOr<Content> bound = BindContent(snapshot, *content);
-  if (!bound.ok()) {
-    if (OfApi(bound.status())) return AfterApi(bound.status());
-    return Fail(snapshot, "SnapshotBindFailed",
-                fmt::format("Snapshot failed to bind VolumeSnapshotContent, {}",
-                            base::Message(bound.status())));
-  }
-  const StatusOr<Snapshot> held = HoldSnapshot(snapshot, bound->delete_with_snapshot());
-  return held.ok() ? CopyStatus(*held, *bound) : AfterApi(held.status());
+  const StatusOr<Content> bound = BindContent(*held, *content);
+  if (bound.ok()) return CopyStatus(*held, *bound);
+  if (OfApi(bound.status())) return AfterApi(bound.status());
+  return Fail(*held, "SnapshotBindFailed",
+              fmt::format("Snapshot failed to bind VolumeSnapshotContent, {}",
+                          base::Message(bound.status())));
 }
 
 SnapshotController::Outcome SnapshotController::BindMember(const Snapshot& snapshot) {
-  const std::string name = snapshot.content_name();
-  const auto content = contents_.Get(name);
+  const StatusOr<Snapshot> held = HoldSnapshot(snapshot, false);
+  if (!held.ok()) return AfterApi(held.status());
+  const auto content = contents_.Get(snapshot.content_name());
   if (content == nullptr && snapshot.ready()) {
-    return Fail(snapshot, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
+    return Fail(*held, "SnapshotContentMissing", "VolumeSnapshotContent is missing");
   }
   // The group's controller still makes the content or binds it, and each of its writes queues the
   // snapshot again.
   if (content == nullptr || content->snapshot_uid().empty()) return Outcome::Done();
-  if (!NamesSnapshot(*content, snapshot)) {
-    return Fail(snapshot, snapshot.ready() ? "SnapshotMisbound" : "SnapshotContentMisbound",
-                BoundElsewhere(*content));
+  if (NamesSnapshot(*content, snapshot)) return CopyStatus(*held, *content);
+  if (!snapshot.ready()) {
+    return Fail(*held, "SnapshotContentMisbound", BoundElsewhere(*content));
   }
-  const StatusOr<Snapshot> held = HoldSnapshot(snapshot, false);
-  return held.ok() ? CopyStatus(*held, *content) : AfterApi(held.status());
+  return Fail(*held, "SnapshotMisbound",
+              "VolumeSnapshotContent is not bound to the VolumeSnapshot correctly");
 }
 
 StatusOr<std::string> SnapshotController::FindGroupName(const Snapshot& snapshot,
@@ -359,8 +317,9 @@ Status SnapshotController::AdoptByGroup(const Snapshot& snapshot) {
 StatusOr<api::VolumeSnapshotContent> SnapshotController::BindContent(const Snapshot& snapshot,
                                                                      const Content& content) {
   Json spec = Json::object();
-  if (content.snapshot_uid().empty()) spec["volumeSnapshotRef"]["uid"] = snapshot.uid();
-  if (content.class_name().empty() && !snapshot.class_name().empty()) {
+  const bool unbound = content.snapshot_uid().empty();
+  if (unbound) spec["volumeSnapshotRef"]["uid"] = snapshot.uid();
+  if ((unbound || content.class_name().empty()) && !snapshot.class_name().empty()) {
     spec["volumeSnapshotClassName"] = snapshot.class_name();
   }
   const bool hold = !content.deleting() && !content.has_finalizer(kContentProtection);

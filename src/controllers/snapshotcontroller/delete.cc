@@ -38,30 +38,32 @@ SnapshotController::Outcome SnapshotController::Delete(const Snapshot& snapshot)
     // The end of a group that is seen queues the snapshot again.
     return unseen ? Outcome::Retry(gone) : Outcome::Done();
   }
-  if (lost) return ReleaseSnapshot(snapshot);
+  if (lost) return ReleaseSnapshot(snapshot, false);
   if (!content->has_annotation(kBeingDeleted)) {
     // This is written for each policy, because a person may later delete a content that was kept.
     content = PatchAt(context_.client, contents_, *content,
                       {{"metadata", {{"annotations", {{std::string(kBeingDeleted), "yes"}}}}}});
     if (!content.ok()) return AfterApi(content.status());
   }
-  if (!content->delete_with_snapshot()) {
-    // The claim must not be deleted while a snapshot of its volume may still be taken. The change
-    // of the content queues the snapshot again.
-    return content->has_annotation(kBeingCreated) ? Outcome::Done() : ReleaseSnapshot(snapshot);
+  if (!content->delete_with_snapshot()) return ReleaseSnapshot(snapshot, false);
+  if (!content->deleting()) {
+    const Status deleted = DeleteContent(snapshot, *content);
+    if (!deleted.ok() && deleted.code() != StatusCode::kNotFound) return AfterApi(deleted);
   }
-  if (content->deleting()) return Outcome::Done();  // its end queues the snapshot again
-  const Status deleted = kube::Delete(context_.client, *content);
+  return ReleaseSnapshot(snapshot, true);  // the content's end queues the snapshot again
+}
+
+Status SnapshotController::DeleteContent(const Snapshot& snapshot, const Content& content) {
+  const Status deleted = kube::Delete(context_.client, content);
   if (deleted.ok()) {
     LOG_INFO("the content {} of snapshot {} is deleted, because the snapshot is",
-             base::Quote(content->name()), base::Quote(snapshot.key()));
-  }
-  if (!deleted.ok() && AfterApi(deleted).delay.count() < 0) {
+             base::Quote(content.name()), base::Quote(snapshot.key()));
+  } else if (deleted.code() != StatusCode::kNotFound && !OfApi(deleted)) {
     context_.events.Record(
         snapshot.reference(), EventType::kWarning, "SnapshotContentObjectDeleteError",
         fmt::format("Failed to delete snapshot content API object: {}", base::Message(deleted)));
   }
-  return AfterApi(deleted);
+  return deleted;
 }
 
 StatusOr<api::VolumeSnapshotContent> SnapshotController::ContentOf(const Snapshot& snapshot) {
@@ -129,11 +131,13 @@ Status SnapshotController::CheckGroupsAreServed(const Snapshot& snapshot, const 
                kInGroupProtection);
 }
 
-SnapshotController::Outcome SnapshotController::ReleaseSnapshot(const Snapshot& snapshot) {
+SnapshotController::Outcome SnapshotController::ReleaseSnapshot(const Snapshot& snapshot,
+                                                                bool content_goes) {
   Snapshot free = snapshot;
   free.remove_finalizer(kSnapshotSourceProtection);
-  free.remove_finalizer(kSnapshotBoundProtection);
   free.remove_finalizer(kInGroupProtection);
+  if (!content_goes) free.remove_finalizer(kSnapshotBoundProtection);
+  if (free.finalizers() == snapshot.finalizers()) return Outcome::Done();
   return AfterApi(PatchAt(context_.client, snapshots_, snapshot,
                           {{"metadata", {{"finalizers", free.finalizers()}}}})
                       .status());

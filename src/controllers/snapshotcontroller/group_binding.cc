@@ -46,46 +46,27 @@ std::string FormatSelector(const Json& selector) {
 
 }  // namespace
 
-GroupController::Outcome GroupController::BindDynamic(const Group& group) {
+GroupController::Outcome GroupController::BindDynamic(const Group& group,
+                                                      const Class& group_class) {
   if (const auto content = contents_.Get(GroupContentName(group)); content != nullptr) {
     if (content->existing()) {
-      return Fail(group, "GroupSnapshotContentMismatch",
-                  fmt::format("VolumeGroupSnapshotContent {} is pre-provisioned while expecting a "
-                              "dynamically provisioned one",
-                              content->name()));
+      return FailBinding(group, "GroupSnapshotContentMismatch",
+                         fmt::format("VolumeGroupSnapshotContent {} is pre-provisioned while "
+                                     "expecting a dynamically provisioned one",
+                                     content->name()));
     }
     if (!NamesGroup(*content, group) || content->group_uid().empty()) {
-      return Fail(group, "GroupSnapshotContentMisbound", BoundToAnotherGroup(*content));
-    }
-    if (!group.ready()) {
-      const Status completed = members_.Complete(group, *content);
-      if (!completed.ok()) return FailMembers(group, completed);
+      return FailBinding(group, "GroupSnapshotContentMisbound", BoundToAnotherGroup(*content));
     }
     const StatusOr<Group> held = HoldGroup(group);
-    return held.ok() ? CopyStatus(*held, *content) : AfterApi(held.status());
+    if (!held.ok()) return AfterApi(held.status());
+    const Status completed = group.ready() ? base::OkStatus() : members_.Complete(*held, *content);
+    return completed.ok() ? CopyStatus(*held, *content) : FailMembers(*held, completed);
   }
-  if (!group.creation_time().empty()) {
-    // No new content is created, because snapshots taken now would have other data under the old
-    // name.
-    return Fail(group, "GroupSnapshotContentMissing", "VolumeGroupSnapshotContent is missing");
-  }
-  const StatusOr<std::shared_ptr<const Class>> group_class = ClassOf(group);
-  if (group_class.ok() && group.class_name().empty()) {
-    // The class is written to the object, so that it stays the same if the default changes later.
-    const StatusOr<Group> classed =
-        PatchAt(context_.client, groups_, group,
-                {{"spec", {{"volumeGroupSnapshotClassName", (*group_class)->name()}}}});
-    return classed.ok() ? TakeGroup(*classed, **group_class) : AfterApi(classed.status());
-  }
-  if (group_class.ok()) return TakeGroup(group, **group_class);
-  if (OfApi(group_class.status())) return AfterApi(group_class.status());
-  const std::string why(base::Message(group_class.status()));
-  if (group.class_name().empty()) {
-    return Fail(group, "SetDefaultGroupSnapshotClassFailed",
-                fmt::format("Failed to set default group snapshot class with error {}", why));
-  }
-  return Fail(group, "GetGroupSnapshotClassFailed",
-              fmt::format("failed to get group snapshot class with error {}", why));
+  if (group.creation_time().empty()) return TakeGroup(group, group_class);
+  // No new content is created, because snapshots taken now would have other data under the old
+  // name.
+  return Fail(group, "GroupSnapshotContentMissing", "VolumeGroupSnapshotContent is missing");
 }
 
 StatusOr<std::shared_ptr<const api::VolumeGroupSnapshotClass>> GroupController::ClassOf(
@@ -93,6 +74,9 @@ StatusOr<std::shared_ptr<const api::VolumeGroupSnapshotClass>> GroupController::
   if (const std::string name = group.class_name(); !name.empty()) {
     return FindClass(context_.client, classes_, name,
                      "volumegroupsnapshotclass.groupsnapshot.storage.k8s.io");
+  }
+  if (group.deleting() || group.selector() == nullptr || !group.source_content().empty()) {
+    return std::shared_ptr<const Class>();
   }
   ASSIGN_OR_RETURN(const Volumes volumes, VolumesOf(group));
   if (!volumes.front().has_csi()) {
@@ -273,44 +257,33 @@ GroupController::Outcome GroupController::BindExisting(const Group& group) {
     return Fail(group, "GroupSnapshotContentMissing", "VolumeGroupSnapshotContent is missing");
   }
   if (!content->existing()) {
-    return Fail(group, "GroupSnapshotContentMismatch",
-                "VolumeGroupSnapshotContent is dynamically provisioned while expecting a "
-                "pre-provisioned one");
+    return FailBinding(group, "GroupSnapshotContentMismatch",
+                       "VolumeGroupSnapshotContent is dynamically provisioned while expecting a "
+                       "pre-provisioned one");
   }
   if (!NamesGroup(*content, group)) {
-    if (group.ready()) {
-      return Fail(group, "GroupSnapshotMisbound",
-                  "VolumeGroupSnapshotContent is not bound to the VolumeGroupSnapshot correctly");
-    }
-    return Fail(group, "GroupSnapshotContentMisbound", BoundToAnotherGroup(*content));
-  }
-  if (!group.ready() && !group.class_name().empty()) {
-    if (const auto named = ClassOf(group); !named.ok()) {
-      return Fail(group, "GetGroupSnapshotClassFailed",
-                  fmt::format("failed to get group snapshot class with error {}",
-                              base::Message(named.status())));
-    }
-  }
-  if (content->group_uid().empty() && content->deleting()) {
-    return Fail(group, "GroupSnapshotBindFailed",
-                "GroupSnapshot failed to bind VolumeGroupSnapshotContent, which is being deleted");
-  }
-  const StatusOr<Content> bound = BindContent(group, *content);
-  if (!bound.ok()) {
-    if (OfApi(bound.status())) return AfterApi(bound.status());
-    return Fail(group, "GroupSnapshotBindFailed",
-                fmt::format("GroupSnapshot failed to bind VolumeGroupSnapshotContent, {}",
-                            base::Message(bound.status())));
+    return FailBinding(group, "GroupSnapshotContentMisbound", BoundToAnotherGroup(*content));
   }
   const StatusOr<Group> held = HoldGroup(group);
-  return held.ok() ? CopyStatus(*held, *bound) : AfterApi(held.status());
+  if (!held.ok()) return AfterApi(held.status());
+  if (content->group_uid().empty() && content->deleting()) {
+    return Fail(*held, "GroupSnapshotBindFailed",
+                "GroupSnapshot failed to bind VolumeGroupSnapshotContent, which is being deleted");
+  }
+  const StatusOr<Content> bound = BindContent(*held, *content);
+  if (bound.ok()) return CopyStatus(*held, *bound);
+  if (OfApi(bound.status())) return AfterApi(bound.status());
+  return Fail(*held, "GroupSnapshotBindFailed",
+              fmt::format("GroupSnapshot failed to bind VolumeGroupSnapshotContent, {}",
+                          base::Message(bound.status())));
 }
 
 StatusOr<api::VolumeGroupSnapshotContent> GroupController::BindContent(const Group& group,
                                                                        const Content& content) {
   Json spec = Json::object();
-  if (content.group_uid().empty()) spec["volumeGroupSnapshotRef"]["uid"] = group.uid();
-  if (content.class_name().empty() && !group.class_name().empty()) {
+  const bool unbound = content.group_uid().empty();
+  if (unbound) spec["volumeGroupSnapshotRef"]["uid"] = group.uid();
+  if ((unbound || content.class_name().empty()) && !group.class_name().empty()) {
     spec["volumeGroupSnapshotClassName"] = group.class_name();
   }
   const bool hold = !content.deleting() && !content.has_finalizer(kGroupContentProtection);

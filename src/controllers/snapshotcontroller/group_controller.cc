@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/class_lookup.h"
 #include "controllers/writes.h"
 
 namespace berth::controllers::snapshotcontroller {
@@ -28,6 +29,11 @@ bool LosesGroupContent(std::string_view reason) {
       "GroupSnapshotContentMissing", "GroupSnapshotMisbound", "GroupSnapshotContentMismatch",
       "GroupSnapshotContentMisbound"};
   return std::find(std::begin(kReasons), std::end(kReasons), reason) != std::end(kReasons);
+}
+
+// As KeepsReadiness in snapshot_controller.cc.
+bool KeepsGroupReadiness(std::string_view reason) {
+  return reason == "GetGroupSnapshotClassFailed" || reason == "SetDefaultGroupSnapshotClassFailed";
 }
 
 }  // namespace
@@ -86,9 +92,9 @@ void GroupController::AddHandlers() {
     if (!content.group_name().empty()) group_workers_.AddNow(content.group_key());
   });
   classes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) return;
-    groups_.ForEach([this](const Group& group) {
-      if (!group.ready()) group_workers_.AddNow(group.key());
+    groups_.ForEach([&](const Group& group) {
+      const bool depends = DependsOnClass(group, change.key, change.after == nullptr);
+      if (depends) group_workers_.AddNow(group.key());
     });
   });
   claims_.AddHandler([this](const auto& change) {
@@ -118,12 +124,43 @@ GroupController::Outcome GroupController::SyncGroup(const std::string& key) {
   for (const Status& listed : {contents_.CheckListed(), classes_.CheckListed()}) {
     if (!listed.ok()) return Outcome::Retry(listed);
   }
+  const StatusOr<std::shared_ptr<const Class>> group_class = ClassOf(*group);
+  if (!group_class.ok()) ReportClassError(*group, group_class.status());
   if (group->deleting()) return Delete(*group);
-  if ((group->selector() == nullptr) == group->source_content().empty()) {
-    return Fail(*group, "GroupSnapshotValidationError",
+  if (!group_class.ok()) {
+    // A class that comes queues the group again; one that is not ready may wait for claims, too.
+    if (OfApi(group_class.status())) return AfterApi(group_class.status());
+    return group->ready() ? Outcome::Done() : Outcome::Retry(group_class.status());
+  }
+  if (*group_class == nullptr || !group->class_name().empty()) {
+    return Bind(*group, group_class->get());
+  }
+  // The class is written to the object, so that it stays the same if the default changes later.
+  const StatusOr<Group> classed =
+      PatchAt(context_.client, groups_, *group,
+              {{"spec", {{"volumeGroupSnapshotClassName", (*group_class)->name()}}}});
+  return classed.ok() ? Bind(*classed, group_class->get()) : AfterApi(classed.status());
+}
+
+GroupController::Outcome GroupController::Bind(const Group& group, const Class* group_class) {
+  if ((group.selector() == nullptr) == group.source_content().empty()) {
+    return Fail(group, "GroupSnapshotValidationError",
                 "Exactly one of Selector and VolumeGroupSnapshotContentName should be specified");
   }
-  return group->selector() != nullptr ? BindDynamic(*group) : BindExisting(*group);
+  return group.selector() != nullptr ? BindDynamic(group, *group_class) : BindExisting(group);
+}
+
+void GroupController::ReportClassError(const Group& group, const Status& why) {
+  if (OfApi(why)) return;
+  if (group.class_name().empty()) {
+    ReportError(group, "SetDefaultGroupSnapshotClassFailed",
+                fmt::format("Failed to set default group snapshot class with error {}",
+                            base::Message(why)));
+  } else {
+    ReportError(
+        group, "GetGroupSnapshotClassFailed",
+        fmt::format("failed to get group snapshot class with error {}", base::Message(why)));
+  }
 }
 
 GroupController::Outcome GroupController::SyncContent(const std::string& key) {
@@ -234,16 +271,32 @@ std::string GroupController::DriverOf(const Group& group) const {
 
 GroupController::Outcome GroupController::Fail(const Group& group, std::string_view reason,
                                                const std::string& message) {
-  const Status why = Error(StatusCode::kFailedPrecondition, "{}: {}", reason, message);
+  ReportError(group, reason, message);
+  return Outcome::Retry(Error(StatusCode::kFailedPrecondition, "{}: {}", reason, message));
+}
+
+GroupController::Outcome GroupController::FailBinding(const Group& group, std::string_view reason,
+                                                      const std::string& message) {
+  if (ReportError(group, reason, message)) {
+    // The Go program finds it out when it adds its finalizer, and says so.
+    context_.events.Record(group.reference(), EventType::kWarning, "GroupSnapshotFinalizerError",
+                           fmt::format("Failed to check and update group snapshot: {}", message));
+  }
+  return Outcome::Retry(Error(StatusCode::kFailedPrecondition, "{}: {}", reason, message));
+}
+
+bool GroupController::ReportError(const Group& group, std::string_view reason,
+                                  const std::string& message) {
   const auto current = groups_.Get(group.key());
-  if (current == nullptr || current->error() == message) return Outcome::Retry(why);
+  if (current == nullptr || current->error() == message) return false;
   context_.events.Record(group.reference(), EventType::kWarning, reason, message);
   const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
   Json status = {{"error", error}};
-  if (!current->ready() || LosesGroupContent(reason)) status["readyToUse"] = false;
+  const bool unusable = !current->ready() && !KeepsGroupReadiness(reason);
+  if (unusable || LosesGroupContent(reason)) status["readyToUse"] = false;
   // The result is ignored, because the failed work is tried again in any case.
   (void)Patch(context_.client, groups_, *current, {{"status", std::move(status)}}, "status");
-  return Outcome::Retry(why);
+  return true;
 }
 
 }  // namespace berth::controllers::snapshotcontroller

@@ -62,8 +62,11 @@ class GroupController {
   Outcome SyncGroup(const std::string& key);
   Outcome SyncContent(const std::string& key);
 
+  Outcome Bind(const Group& group, const Class* group_class);
+  void ReportClassError(const Group& group, const base::Status& why);
+
   // group_binding.cc
-  Outcome BindDynamic(const Group& group);
+  Outcome BindDynamic(const Group& group, const Class& group_class);
   Outcome BindExisting(const Group& group);
   // As SnapshotController::ClassOf.
   base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Group& group);
@@ -93,8 +96,10 @@ class GroupController {
 
   // The driver of the group; "" while neither its content nor its class is known.
   std::string DriverOf(const Group& group) const;
-  // Reports the failure, and tries again after the backoff.
+  // As those of the SnapshotController.
   Outcome Fail(const Group& group, std::string_view reason, const std::string& message);
+  Outcome FailBinding(const Group& group, std::string_view reason, const std::string& message);
+  bool ReportError(const Group& group, std::string_view reason, const std::string& message);
 
   const Context context_;
   OperationTimes& times_;

@@ -94,6 +94,7 @@ TEST_F(GroupControllerTest, WhatCannotBeTakenIsToldAndTakenOnceItCan) {
       WaitGroupError("failed to get group snapshot class with error "
                      "volumegroupsnapshotclass.groupsnapshot.storage.k8s.io \"late\" not found"));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning GetGroupSnapshotClassFailed"));
+  EXPECT_FALSE(GetGroup().json()["status"].contains("readyToUse")) << "nothing is known of it yet";
   const Json log = cluster_.Get<Claim>("default", "log").json();
   cluster_.Put(Merged(log, {{"status", {{"phase", "Pending"}}}}));
   cluster_.client.Add(MakeGroupClass("late"));
@@ -101,6 +102,37 @@ TEST_F(GroupControllerTest, WhatCannotBeTakenIsToldAndTakenOnceItCan) {
   EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotContentCreationFailed"));
   cluster_.Put(log);
   EXPECT_TRUE(WaitGroupContent());
+}
+
+TEST_F(GroupControllerTest, AClassThatGoesIsToldOnReadyGroupsUntilItIsBack) {
+  TakeGroup();
+  cluster_.client.Remove(api::VolumeGroupSnapshotClass::kInfo, "", "group");
+  ASSERT_TRUE(WaitGroupError("\"group\" not found"));
+  EXPECT_TRUE(GetGroup().ready());
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GetGroupSnapshotClassFailed default/nightly"));
+  cluster_.client.Add(MakeGroupClass("group"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetGroup().error().empty(); }));
+  EXPECT_TRUE(GetGroup().ready());
+  EXPECT_TRUE(GetMember("pv-1").ready());
+}
+
+TEST_F(GroupControllerTest, AContentOfAnotherGroupIsNotTakenAlsoOnceTheGroupIsReady) {
+  cluster_.client.Add(Merged(MakeGroupContent("nightly", {}, ExistingGroup("group-7", {"snap-7"})),
+                             {{"metadata", {{"name", "by-hand"}}}}));
+  Begin();
+  AddGroup(
+      {{"spec",
+        {{"source", {{"selector", nullptr}, {"volumeGroupSnapshotContentName", "by-hand"}}}}}});
+  ASSERT_TRUE(
+      cluster_.WaitUntil([&] { return GetGroupContent("by-hand").group_uid() == "uid-nightly"; }));
+  Write(GetGroupContent("by-hand"),
+        {{"status", {{"volumeGroupSnapshotHandle", "group-7"}, {"readyToUse", true}}}}, "status");
+  ASSERT_TRUE(WaitGroupReady());
+  Write(GetGroupContent("by-hand"), {{"spec", {{"volumeGroupSnapshotRef", {{"uid", "another"}}}}}});
+  ASSERT_TRUE(WaitGroupError("[by-hand] is bound to a different group snapshot"));
+  EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetGroup().ready(); }));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotContentMisbound"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GroupSnapshotFinalizerError"));
 }
 
 TEST_F(GroupControllerTest, AGroupOfNoClaimIsToldSo) {

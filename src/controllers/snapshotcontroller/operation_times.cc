@@ -8,7 +8,6 @@ struct OperationTimes::Operations {
   const char* create;
   const char* create_and_ready;
   const char* remove;
-  bool creates_existing;  // whether `create` is measured for what was there before, too
 };
 
 struct OperationTimes::State {
@@ -22,7 +21,7 @@ struct OperationTimes::State {
 
 namespace {
 
-const base::Metrics::Description& Seconds() {
+const base::Metrics::Description& TotalSeconds() {
   static const base::Metrics::Description& description = *new base::Metrics::Description{
       .name = "snapshot_controller_operation_total_seconds",
       .help = "Total number of seconds spent by the controller on an operation",
@@ -42,13 +41,11 @@ const base::Metrics::Description& InFlight() {
 const OperationTimes::Operations OperationTimes::kSnapshots{
     .create = "CreateSnapshot",
     .create_and_ready = "CreateSnapshotAndReady",
-    .remove = "DeleteSnapshot",
-    .creates_existing = false};
+    .remove = "DeleteSnapshot"};
 const OperationTimes::Operations OperationTimes::kGroups{
     .create = "CreateGroupSnapshot",
     .create_and_ready = "CreateGroupSnapshotAndReady",
-    .remove = "DeleteGroupSnapshot",
-    .creates_existing = true};
+    .remove = "DeleteGroupSnapshot"};
 
 template <typename T>
 OperationTimes::State OperationTimes::StateOf(const T& object, const std::string& driver) {
@@ -60,20 +57,24 @@ OperationTimes::State OperationTimes::StateOf(const T& object, const std::string
           .deleting = object.deleting()};
 }
 
+OperationTimes::Seconds OperationTimes::SinceBegin(Time began) {
+  return std::chrono::steady_clock::now() - began;
+}
+
 void OperationTimes::BeginOperation(const char* operation, const std::string& uid) {
   under_way_.try_emplace({operation, uid}, std::chrono::steady_clock::now());
 }
 
-void OperationTimes::EndOperation(const char* operation, const State& state, const char* status) {
+void OperationTimes::EndOperation(const char* operation, const State& state, const char* status,
+                                  std::optional<Seconds> took) {
   const auto it = under_way_.find({operation, state.uid});
   if (it == under_way_.end()) return;
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - it->second;
-  metrics_->Observe(Seconds(),
+  metrics_->Observe(TotalSeconds(),
                     {{"driver_name", state.driver},
                      {"operation_name", operation},
                      {"snapshot_type", state.existing ? "pre-provisioned" : "dynamic"},
                      {"operation_status", status}},
-                    took.count());
+                    took.value_or(SinceBegin(it->second)).count());
   under_way_.erase(it);
 }
 
@@ -87,8 +88,7 @@ void OperationTimes::NoteState(const Operations& operations, const State& state)
   if (state.deleting) {
     BeginOperation(operations.remove, state.uid);
   } else {
-    const bool creates = operations.creates_existing || !state.existing;
-    if (creates && !state.taken && !state.ready) BeginOperation(operations.create, state.uid);
+    if (!state.taken && !state.ready) BeginOperation(operations.create, state.uid);
     if (!state.ready) BeginOperation(operations.create_and_ready, state.uid);
     if (state.taken) EndOperation(operations.create, state, "success");
     if (state.ready) EndOperation(operations.create_and_ready, state, "success");
@@ -99,9 +99,12 @@ void OperationTimes::NoteState(const Operations& operations, const State& state)
 void OperationTimes::NoteEnd(const Operations& operations, const State& state) {
   if (metrics_ == nullptr) return;
   MutexLock lock(mutex_);
-  EndOperation(operations.remove, state, "success");
-  EndOperation(operations.create, state, "cancel");
-  EndOperation(operations.create_and_ready, state, "cancel");
+  const auto removal = under_way_.find({operations.remove, state.uid});
+  std::optional<Seconds> took;
+  if (removal != under_way_.end()) took = SinceBegin(removal->second);
+  EndOperation(operations.remove, state, "success", took);
+  EndOperation(operations.create, state, "cancel", took);
+  EndOperation(operations.create_and_ready, state, "cancel", took);
   ReportInFlight();
 }
 

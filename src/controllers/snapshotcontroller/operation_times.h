@@ -3,16 +3,18 @@
 // snapshot_controller_operation_total_seconds and snapshot_controller_operations_in_flight, with
 // the labels and buckets of the Go program.
 //
-//   seen ── creationTime ──▶ CreateSnapshot (not of one that was there before)
+//   seen ── creationTime ──▶ CreateSnapshot
 //   seen ── readyToUse ──▶ CreateSnapshotAndReady
-//   deletionTimestamp ── gone ──▶ DeleteSnapshot, and "cancel" for what of the above was under way
+//   deletionTimestamp ── gone ──▶ DeleteSnapshot, and "cancel" for what of the above was under way,
+//                                 which gets the time of the deletion, as in the Go program
 //
-// For groups the operations are CreateGroupSnapshot (also of one that was there before, as in the
-// Go program), CreateGroupSnapshotAndReady and DeleteGroupSnapshot.
+// For groups the operations are CreateGroupSnapshot, CreateGroupSnapshotAndReady and
+// DeleteGroupSnapshot.
 #pragma once
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -41,6 +43,7 @@ class OperationTimes {
 
  private:
   using Time = std::chrono::steady_clock::time_point;
+  using Seconds = std::chrono::duration<double>;
 
   // The names of the operations on a kind, and the state of one of its objects.
   struct Operations;
@@ -53,7 +56,10 @@ class OperationTimes {
   void NoteEnd(const Operations& operations, const State& state) ABSL_LOCKS_EXCLUDED(mutex_);
   void BeginOperation(const char* operation, const std::string& uid)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndOperation(const char* operation, const State& state, const char* status)
+  static Seconds SinceBegin(Time began);
+  // `took` takes the place of the time since the operation began.
+  void EndOperation(const char* operation, const State& state, const char* status,
+                    std::optional<Seconds> took = std::nullopt)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReportInFlight() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

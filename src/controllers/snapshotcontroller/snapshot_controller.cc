@@ -7,6 +7,7 @@
 #include "controllers/data_source.h"
 #include "controllers/queue_options.h"
 #include "controllers/snapshot_names.h"
+#include "controllers/snapshotcontroller/class_lookup.h"
 #include "controllers/snapshotcontroller/group_controller.h"
 #include "controllers/snapshotcontroller/group_members.h"
 #include "controllers/writes.h"
@@ -19,6 +20,7 @@ using base::Json;
 using base::MutexLock;
 using base::Status;
 using base::StatusCode;
+using base::StatusOr;
 
 namespace {
 
@@ -36,6 +38,13 @@ bool LosesContent(std::string_view reason) {
   static constexpr std::string_view kReasons[] = {"SnapshotContentMissing", "SnapshotMisbound",
                                                   "SnapshotContentMismatch",
                                                   "SnapshotContentMisbound"};
+  return std::find(std::begin(kReasons), std::end(kReasons), reason) != std::end(kReasons);
+}
+
+// Whether a failure leaves readyToUse as it is, also where it was never written.
+bool KeepsReadiness(std::string_view reason) {
+  static constexpr std::string_view kReasons[] = {
+      "GetSnapshotClassFailed", "SetDefaultSnapshotClassFailed", "SnapshotStatusUpdateFailed"};
   return std::find(std::begin(kReasons), std::end(kReasons), reason) != std::end(kReasons);
 }
 
@@ -136,9 +145,9 @@ void SnapshotController::AddHandlers() {
     }
   });
   classes_.AddHandler([this](const auto& change) {
-    if (change.after == nullptr) return;
-    snapshots_.ForEach([this](const Snapshot& snapshot) {
-      if (!snapshot.ready()) snapshot_workers_.AddNow(snapshot.key());
+    snapshots_.ForEach([&](const Snapshot& snapshot) {
+      const bool depends = DependsOnClass(snapshot, change.key, change.after == nullptr);
+      if (depends) snapshot_workers_.AddNow(snapshot.key());
     });
   });
   if (groups_ != nullptr) {
@@ -203,16 +212,74 @@ void SnapshotController::Stop() {
 SnapshotController::Outcome SnapshotController::SyncSnapshot(const std::string& key) {
   const auto snapshot = snapshots_.Get(key);
   if (snapshot == nullptr) return Outcome::Done();
+  const StatusOr<std::shared_ptr<const Class>> snapshot_class = ClassOf(*snapshot);
+  if (!snapshot_class.ok()) ReportClassError(*snapshot, snapshot_class.status());
   if (snapshot->deleting()) return Delete(*snapshot);
-  if (!OwningGroup(*snapshot).empty() && snapshot->source_content().empty()) {
-    return BindMember(*snapshot);
+  if (!snapshot_class.ok()) {
+    // A class that comes queues the snapshot again; one that is not ready may wait for a claim,
+    // too.
+    if (OfApi(snapshot_class.status())) return AfterApi(snapshot_class.status());
+    return snapshot->ready() ? Outcome::Done() : Outcome::Retry(snapshot_class.status());
   }
-  if (snapshot->source_claim().empty() == snapshot->source_content().empty()) {
-    return Fail(*snapshot, "SnapshotValidationError",
+  if (*snapshot_class == nullptr || !snapshot->class_name().empty()) {
+    return Bind(*snapshot, snapshot_class->get());
+  }
+  // The class is written to the object, so that it stays the same if the default changes later.
+  const StatusOr<Snapshot> classed =
+      PatchAt(context_.client, snapshots_, *snapshot,
+              {{"spec", {{"volumeSnapshotClassName", (*snapshot_class)->name()}}}});
+  return classed.ok() ? Bind(*classed, snapshot_class->get()) : AfterApi(classed.status());
+}
+
+SnapshotController::Outcome SnapshotController::Bind(const Snapshot& snapshot,
+                                                     const Class* snapshot_class) {
+  if (!OwningGroup(snapshot).empty() && snapshot.source_content().empty()) {
+    return BindMember(snapshot);
+  }
+  if (snapshot.source_claim().empty() == snapshot.source_content().empty()) {
+    return Fail(snapshot, "SnapshotValidationError",
                 "Exactly one of PersistentVolumeClaimName and VolumeSnapshotContentName should be "
                 "specified");
   }
-  return snapshot->source_content().empty() ? BindDynamic(*snapshot) : BindExisting(*snapshot);
+  return snapshot.source_content().empty() ? BindDynamic(snapshot, *snapshot_class)
+                                           : BindExisting(snapshot);
+}
+
+StatusOr<std::shared_ptr<const api::VolumeSnapshotClass>> SnapshotController::ClassOf(
+    const Snapshot& snapshot) const {
+  if (const std::string name = snapshot.class_name(); !name.empty()) {
+    return FindClass(context_.client, classes_, name,
+                     "volumesnapshotclass.snapshot.storage.k8s.io");
+  }
+  if (snapshot.deleting() || !snapshot.source_content().empty() || !OwningGroup(snapshot).empty()) {
+    return std::shared_ptr<const Class>();
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Volume> volume, VolumeOf(snapshot));
+  const std::string driver = volume->csi().driver();
+  std::vector<std::shared_ptr<const Class>> defaults;
+  for (auto& candidate : classes_.List()) {
+    if (candidate->driver() == driver && candidate->annotation(kDefaultSnapshotClass) == "true") {
+      defaults.push_back(std::move(candidate));
+    }
+  }
+  if (defaults.size() == 1) return defaults.front();
+  if (!defaults.empty()) {
+    return Error(StatusCode::kFailedPrecondition, "{} default snapshot classes were found",
+                 defaults.size());
+  }
+  return Error(StatusCode::kNotFound, "cannot find default snapshot class for driver '{}'", driver);
+}
+
+void SnapshotController::ReportClassError(const Snapshot& snapshot, const Status& why) {
+  if (OfApi(why)) return;
+  if (snapshot.class_name().empty()) {
+    ReportError(
+        snapshot, "SetDefaultSnapshotClassFailed",
+        fmt::format("Failed to set default snapshot class with error {}", base::Message(why)));
+  } else {
+    ReportError(snapshot, "GetSnapshotClassFailed",
+                fmt::format("Failed to get snapshot class with error {}", base::Message(why)));
+  }
 }
 
 SnapshotController::Outcome SnapshotController::SyncContent(const std::string& key) {
@@ -244,7 +311,7 @@ std::string SnapshotController::DriverOf(const Snapshot& snapshot) const {
 
 bool SnapshotController::TakesFromClaim(const Snapshot& snapshot) const {
   if (snapshot.ready()) return false;
-  return !snapshot.deleting() || contents_.Get(ContentName(snapshot)) != nullptr;
+  return !snapshot.deleting() || snapshot.has_finalizer(kSnapshotSourceProtection);
 }
 
 SnapshotController::Outcome SnapshotController::SyncClaim(const std::string& key) {
@@ -288,16 +355,29 @@ SnapshotController::Outcome SnapshotController::Fail(const Snapshot& snapshot,
   return Outcome::Retry(Error(StatusCode::kFailedPrecondition, "{}: {}", reason, message));
 }
 
-void SnapshotController::ReportError(const Snapshot& snapshot, std::string_view reason,
+SnapshotController::Outcome SnapshotController::FailBinding(const Snapshot& snapshot,
+                                                            std::string_view reason,
+                                                            const std::string& message) {
+  if (ReportError(snapshot, reason, message)) {
+    // The Go program finds it out when it adds its finalizers, and says so.
+    context_.events.Record(snapshot.reference(), EventType::kWarning, "SnapshotFinalizerError",
+                           fmt::format("Failed to check and update snapshot: {}", message));
+  }
+  return Outcome::Retry(Error(StatusCode::kFailedPrecondition, "{}: {}", reason, message));
+}
+
+bool SnapshotController::ReportError(const Snapshot& snapshot, std::string_view reason,
                                      const std::string& message) {
   const auto current = snapshots_.Get(snapshot.key());
-  if (current == nullptr || current->error() == message) return;
+  if (current == nullptr || current->error() == message) return false;
   context_.events.Record(snapshot.reference(), EventType::kWarning, reason, message);
   const Json error = {{"time", api::FormatTime(context_.clock.Now())}, {"message", message}};
   Json status = {{"error", error}};
-  if (!current->ready() || LosesContent(reason)) status["readyToUse"] = false;
+  const bool unusable = !current->ready() && !KeepsReadiness(reason);
+  if (unusable || LosesContent(reason)) status["readyToUse"] = false;
   // The result is ignored, because the failed work is tried again in any case.
   (void)Patch(context_.client, snapshots_, *current, {{"status", std::move(status)}}, "status");
+  return true;
 }
 
 }  // namespace berth::controllers::snapshotcontroller

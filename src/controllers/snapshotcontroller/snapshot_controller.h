@@ -9,7 +9,7 @@
 //      │ class: named, or the default of the volume's driver, which is written down
 //      ▼
 //   [classed]
-//      │ finalizers: on the VolumeSnapshot, then on the claim, which must be bound
+//      │ finalizers: on the VolumeSnapshot, then on the claim; the claim must be bound
 //      ▼
 //   [held] ── content "snapcontent-<uid>" created ──▶ [bound] ── its status copied ──▶ [ready]
 //
@@ -20,15 +20,18 @@
 // Its deletion:
 //
 //   [deleted] ── no claim is being restored from it ──▶ "being-deleted" on the content
-//             ──▶ content deleted (policy Delete), and gone ──▶ finalizers removed
-//             ──▶ content stays (policy Retain) ──────────────▶ finalizers removed
+//             ──▶ content deleted (policy Delete) ──▶ the claim is free ──▶ content gone
+//                                                                     ──▶ finalizers removed
+//             ──▶ content stays (policy Retain) ──▶ finalizers removed
 //
 // A snapshot that was taken with a group is made with its content, ready or not, by the
 // GroupController, and is deleted only after the group. The group's name is in its status.
 //
 // The claim has the finalizer from before its content exists until no VolumeSnapshot of it is being
-// taken. A failure is written to status.error and to an event, and the work is tried again. A
-// content is deleted only if the VolumeSnapshot is being deleted, and both name each other.
+// taken; one that is being deleted does not hold it. A failure is written to status.error and to an
+// event, and the work is tried again. A class that is gone is such a failure, also of a
+// VolumeSnapshot that is ready and stays so. A content is deleted only if the VolumeSnapshot is
+// being deleted, and both name each other.
 #pragma once
 
 #include <chrono>
@@ -95,14 +98,18 @@ class SnapshotController : public Controller {
   Outcome SyncContent(const std::string& key);
   Outcome SyncClaim(const std::string& key);
 
+  // The class that the snapshot names, or the default class of its driver; null if it names none
+  // and needs none. NOT_FOUND: there is none. FAILED_PRECONDITION: there are several defaults.
+  // Other errors are those of VolumeOf.
+  base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Snapshot& snapshot) const;
+  void ReportClassError(const Snapshot& snapshot, const base::Status& why);
+
   // create.cc: the steps until the snapshot is bound.
-  Outcome BindDynamic(const Snapshot& snapshot);
+  Outcome Bind(const Snapshot& snapshot, const Class* snapshot_class);
+  Outcome BindDynamic(const Snapshot& snapshot, const Class& snapshot_class);
   Outcome BindExisting(const Snapshot& snapshot);
   // For a snapshot that was taken with a group. Its content is made with it (group_members.h).
   Outcome BindMember(const Snapshot& snapshot);
-  // The class that the snapshot names, or the default class of its driver. NOT_FOUND: there is
-  // none. FAILED_PRECONDITION: there are several defaults. Other errors are those of VolumeOf.
-  base::StatusOr<std::shared_ptr<const Class>> ClassOf(const Snapshot& snapshot) const;
   // The volume of the snapshot's claim. What the informers do not show as bound is read from the
   // API, because their copies may be older than the snapshot. NOT_FOUND: there is no such claim.
   // FAILED_PRECONDITION: the claim is not bound to a volume. INVALID_ARGUMENT: the volume is not a
@@ -111,8 +118,9 @@ class SnapshotController : public Controller {
   base::Status HoldClaim(const std::string& key) ABSL_LOCKS_EXCLUDED(mutex_);
   Outcome TakeSnapshot(const Snapshot& snapshot, const Class& snapshot_class);
   base::StatusOr<Content> CreateContent(const Snapshot& snapshot, const Content& wanted);
-  base::StatusOr<Content> NewContent(const Snapshot& snapshot, const Class& snapshot_class,
-                                     const Volume& volume) const;
+  // The content to be created. INVALID_ARGUMENT: the class is of another driver than the volume, or
+  // names a secret wrongly. Other errors are those of VolumeOf.
+  base::StatusOr<Content> NewContent(const Snapshot& snapshot, const Class& snapshot_class) const;
   std::string FindManagingNode(const Volume& volume) const;
   base::StatusOr<Content> BindContent(const Snapshot& snapshot, const Content& content);
   base::StatusOr<Snapshot> HoldSnapshot(const Snapshot& snapshot, bool until_content_goes);
@@ -138,7 +146,10 @@ class SnapshotController : public Controller {
   // with the kinds of the beta alone answers NOT_FOUND about each group. UNIMPLEMENTED: it does
   // not.
   base::Status CheckGroupsAreServed(const Snapshot& snapshot, const std::string& key);
-  Outcome ReleaseSnapshot(const Snapshot& snapshot);
+  base::Status DeleteContent(const Snapshot& snapshot, const Content& content);
+  // Removes the finalizers, but not the one that waits for the content if `content_goes`, and with
+  // them the snapshot's hold on its claim.
+  Outcome ReleaseSnapshot(const Snapshot& snapshot, bool content_goes);
 
   // The driver of the snapshot; "" while neither its content nor its class is known.
   std::string DriverOf(const Snapshot& snapshot) const;
@@ -146,7 +157,11 @@ class SnapshotController : public Controller {
   bool TakesFromClaim(const Snapshot& snapshot) const;
   // Reports the failure, and tries again after the backoff.
   Outcome Fail(const Snapshot& snapshot, std::string_view reason, const std::string& message);
-  void ReportError(const Snapshot& snapshot, std::string_view reason, const std::string& message);
+  // The same for a content that is not the snapshot's.
+  Outcome FailBinding(const Snapshot& snapshot, std::string_view reason,
+                      const std::string& message);
+  // Returns whether it was news.
+  bool ReportError(const Snapshot& snapshot, std::string_view reason, const std::string& message);
 
   const Context context_;
   const Options options_;

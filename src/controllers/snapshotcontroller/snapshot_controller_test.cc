@@ -151,11 +151,40 @@ TEST_F(SnapshotControllerTest, TwoDefaultClassesAreOneTooMany) {
 TEST_F(SnapshotControllerTest, AClassThatDoesNotExistIsToldAndAwaited) {
   Begin(Slow());
   Add({{"spec", {{"volumeSnapshotClassName", "later"}}}});
-  ASSERT_TRUE(WaitError("VolumeSnapshotClass \"later\" not found"));
+  ASSERT_TRUE(WaitError("volumesnapshotclass.snapshot.storage.k8s.io \"later\" not found"));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning GetSnapshotClassFailed"));
   EXPECT_FALSE(GetClaim().has_finalizer(kClaimSourceProtection));
+  EXPECT_FALSE(Get().json()["status"].contains("readyToUse")) << "nothing is known of it yet";
   cluster_.Put(MakeSnapshotClass("later"));
   ASSERT_TRUE(WaitBound());
+}
+
+TEST_F(SnapshotControllerTest, AClassThatGoesIsToldOnReadySnapshotsUntilItIsBack) {
+  Begin(Slow());
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Taken();
+  ASSERT_TRUE(WaitReady());
+  cluster_.client.Remove(api::VolumeSnapshotClass::kInfo, "", "snap");
+  ASSERT_TRUE(WaitError("volumesnapshotclass.snapshot.storage.k8s.io \"snap\" not found"));
+  EXPECT_TRUE(Get().ready());
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning GetSnapshotClassFailed default/monday"));
+  cluster_.Put(MakeSnapshotClass("snap"));
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return Get().error().empty(); }));
+  EXPECT_TRUE(Get().ready());
+}
+
+TEST_F(SnapshotControllerTest, ASnapshotWhoseClassIsGoneCanBeDeleted) {
+  Begin();
+  Add();
+  ASSERT_TRUE(WaitBound());
+  Taken();
+  ASSERT_TRUE(WaitReady());
+  cluster_.client.Remove(api::VolumeSnapshotClass::kInfo, "", "snap");
+  Delete();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().deleting(); }));
+  ContentEnds();
+  EXPECT_TRUE(WaitGone());
 }
 
 TEST_F(SnapshotControllerTest, AClassIsFoundThoughTheSnapshotIsSeenBeforeIt) {
@@ -230,6 +259,7 @@ TEST_F(SnapshotControllerTest, WhatCannotBeTakenIsTold) {
     EXPECT_TRUE(fresh.WaitError(one.words)) << one.words << "; is: " << fresh.Get().error();
     EXPECT_TRUE(fresh.cluster_.events.WaitFor("Warning SnapshotContentCreationFailed"));
     EXPECT_FALSE(fresh.cluster_.Has<Content>("", kContent));
+    EXPECT_TRUE(fresh.Get().has_finalizer(kSnapshotSourceProtection));
   }
 }
 
@@ -238,6 +268,8 @@ TEST_F(SnapshotControllerTest, AClaimThatIsBoundLaterIsNoticed) {
   Begin(Slow());
   Add();
   ASSERT_TRUE(WaitError("not yet bound"));
+  EXPECT_TRUE(GetClaim().has_finalizer(kClaimSourceProtection));
+  EXPECT_THAT(Get().finalizers(), ElementsAre(kSnapshotSourceProtection));
   cluster_.Put(MakeClaim("data", BoundClaim("pv-1")));
   EXPECT_TRUE(WaitBound());
 }
@@ -319,6 +351,7 @@ TEST_F(SnapshotControllerTest, AContentOfAnotherSnapshotIsNotTaken) {
   Add();
   ASSERT_TRUE(WaitError("is bound to a different snapshot"));
   EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotContentMisbound"));
+  EXPECT_TRUE(cluster_.events.WaitFor("Warning SnapshotFinalizerError"));
 }
 
 // -- of a content that exists
@@ -337,10 +370,25 @@ TEST_F(ExistingSnapshotTest, TheTwoNameEachOtherAndAreBound) {
   EXPECT_FALSE(GetClaim().has_finalizer(kClaimSourceProtection));
 }
 
+TEST_F(ExistingSnapshotTest, TheClassOfTheSnapshotReplacesThatOfTheContent) {
+  cluster_.Put(MakeSnapshotClass("of-the-snapshot"));
+  Begin();
+  AddExisting();
+  cluster_.Put(MakeSnapshot(
+      "monday",
+      {{"spec",
+        {{"volumeSnapshotClassName", "of-the-snapshot"},
+         {"source",
+          {{"persistentVolumeClaimName", nullptr}, {"volumeSnapshotContentName", "by-hand"}}}}}}));
+  ASSERT_TRUE(WaitBound());
+  EXPECT_EQ(GetContent("by-hand").class_name(), "of-the-snapshot");
+}
+
 TEST_F(ExistingSnapshotTest, AContentThatComesLaterIsNoticed) {
   Begin(Slow());
   AddAsking();
   ASSERT_TRUE(WaitError("VolumeSnapshotContent is missing"));
+  EXPECT_THAT(Get().finalizers(), ElementsAre(kSnapshotSourceProtection));
   AddExisting();
   EXPECT_TRUE(WaitBound());
 }
@@ -447,30 +495,28 @@ TEST_F(SnapshotControllerTest, AClaimThatIsHeldIsUsedAlsoWhileItIsBeingDeleted) 
   EXPECT_TRUE(WaitBound());
 }
 
-TEST_F(SnapshotControllerTest, ASnapshotThatIsDeletedBeforeItIsTakenLetsTheClaimGoWithIt) {
+TEST_F(SnapshotControllerTest, ASnapshotThatIsDeletedBeforeItIsTakenLetsTheClaimGoAtOnce) {
   Begin();
   Add();
   ASSERT_TRUE(WaitBound());
   Delete();
-  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().deleting(); }));
-  // Perhaps it is being cut: the volume stays.
-  EXPECT_TRUE(GetClaim().has_finalizer(kClaimSourceProtection));
+  ASSERT_TRUE(WaitClaimFree());
+  EXPECT_TRUE(GetContent().deleting());
+  EXPECT_THAT(Get().finalizers(), ElementsAre(kSnapshotBoundProtection));
   ContentEnds();
-  ASSERT_TRUE(WaitGone());
-  EXPECT_TRUE(WaitClaimFree());
+  EXPECT_TRUE(WaitGone());
 }
 
-TEST_F(SnapshotControllerTest, ARetainedSnapshotWaitsForWhatIsNotKnownYet) {
+TEST_F(SnapshotControllerTest, ARetainedSnapshotThatIsBeingTakenGoesAtOnce) {
   cluster_.Put(MakeSnapshotClass("snap", {{"deletionPolicy", "Retain"}}));
   Begin();
   Add();
   ASSERT_TRUE(WaitBound());
   Write(GetContent(), {{"metadata", {{"annotations", {{kBeingCreated, "yes"}}}}}});
   Delete();
-  ASSERT_TRUE(cluster_.WaitUntil([&] { return GetContent().has_annotation(kBeingDeleted); }));
-  EXPECT_TRUE(cluster_.Has<Snapshot>("default", "monday"));
-  Write(GetContent(), {{"metadata", {{"annotations", {{kBeingCreated, nullptr}}}}}});
   ASSERT_TRUE(WaitGone());
+  EXPECT_TRUE(WaitClaimFree());
+  EXPECT_TRUE(GetContent().has_annotation(kBeingDeleted));
   EXPECT_FALSE(GetContent().deleting());
 }
 
