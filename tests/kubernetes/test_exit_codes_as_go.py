@@ -57,6 +57,13 @@ def test_a_flag_is_malformed(world, program):
         assert code == MALFORMED, log
 
 
+def test_an_election_among_the_snapshotters_of_nodes(world):
+    """csi-snapshotter with --node-deployment and --leader-election ends with 1 and an error that names both."""
+    code, log = run(world, "csi-snapshotter", "--node-deployment", "--leader-election", env={"NODE_NAME": "node-a"})
+    assert code == 1, log
+    assert "Leader election cannot happen when node-deployment is set to true" in log
+
+
 @pytest.mark.parametrize("program", [name for name in GO_PROGRAMS if name != "snapshot-controller"])
 def test_two_addresses_of_metrics(world, program):
     """A program with --http-endpoint and --metrics-address ends with 1 and an error that names both."""

@@ -40,6 +40,19 @@ bool NamesRoles(const std::vector<std::string>& arguments) {
   });
 }
 
+// Says which options exclude each other; "" if all go together.
+std::string FindConflict(const roles::ProcessOptions& options) {
+  // The snapshotters of all nodes would share one lease, so that only one of them works. Of the
+  // sidecars with --node-deployment csi-snapshotter alone refuses it.
+  if (!options.settings.snapshotter.node_name.empty() && options.election.on) {
+    return "Leader election cannot happen when node-deployment is set to true";
+  }
+  if (!options.http_address.empty() && !options.metrics_address.empty()) {
+    return "only one of --metrics-address and --http-endpoint can be set";
+  }
+  return "";
+}
+
 template <typename Process>
 int RunUntilSignal(const RoleProgram& program, const roles::ProcessOptions& options,
                    const std::vector<std::string>& warnings) {
@@ -83,9 +96,8 @@ int RunRoles(const RoleProgram& program, const std::vector<std::string>& argumen
     return 1;
   }
   // Each Go program ends with 1 here, also one that ends by klog.Fatal elsewhere.
-  if (!options.http_address.empty() && !options.metrics_address.empty()) {
-    cli::PrintError(fmt::format(
-        "Error: {}: only one of --metrics-address and --http-endpoint can be set\n", program.name));
+  if (const std::string conflict = FindConflict(options); !conflict.empty()) {
+    cli::PrintError(fmt::format("Error: {}: {}\n", program.name, conflict));
     return 1;
   }
   if (!program.roles.empty()) options.roles = program.roles;
