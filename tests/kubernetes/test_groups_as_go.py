@@ -6,15 +6,22 @@ from lib.kubernetes.groups import SHOP, SIZE, Shop, is_ready
 from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
+BEING_CREATED = "groupsnapshot.storage.kubernetes.io/volumegroupsnapshot-being-created"
 
 
 @pytest.fixture
 def shop(new_world, short):
     """Two claims of a group, bound, and both programs."""
     shop = Shop.of(new_world, short)
-    shop.start_controller()
+    shop.controller = shop.start_controller()
     shop.start_snapshotter()
     return shop
+
+
+def wait_known(shop, content):
+    """Waits until the Go program knows the content, without which it does not delete the group."""
+    if shop.world.of_go:
+        shop.wait_known(shop.controller, content)
 
 
 def test_a_group_is_taken_and_deleted(shop):
@@ -57,6 +64,7 @@ def test_a_group_of_retain_stays_in_the_driver(shop):
     world = shop.world
     shop.take_group("monday", policy="Retain")
     _, content, members = shop.ready("monday")
+    wait_known(shop, content["metadata"]["name"])
     world.delete("VolumeGroupSnapshot", "monday")
     world.wait_gone("VolumeGroupSnapshot", "monday")
     for snapshot, _ in members.values():
@@ -131,6 +139,51 @@ def test_the_driver_takes_no_group(shop):
     group, _, members = shop.ready("monday")
     world.same("group afterwards", group)
     shop.delete("monday", group, members)
+
+
+def test_the_driver_refuses_a_group_after_an_unknown_outcome(shop):
+    """A deleted group goes with its content once the driver has refused it, also after a call of unknown outcome."""
+    world = shop.world
+    failures = world.double.proxy.failures
+    failures["CreateVolumeGroupSnapshot"] = (grpc.StatusCode.ABORTED, "a call is pending")
+    shop.take_group("monday")
+    content = world.wait("VolumeGroupSnapshot", "monday", is_asked_again)["status"]["boundVolumeGroupSnapshotContentName"]
+    wait_known(shop, content)
+    world.delete("VolumeGroupSnapshot", "monday")
+    failures["CreateVolumeGroupSnapshot"] = (grpc.StatusCode.ALREADY_EXISTS, "of other volumes")
+    world.wait_gone("VolumeGroupSnapshot", "monday")
+    world.wait_gone("VolumeGroupSnapshotContent", content)
+    assert shop.driver.snapshots() == []
+
+
+def test_a_mark_is_left_on_a_ready_group(shop):
+    """A ready content of a group loses the mark of a creation without a call."""
+    world = shop.world
+    shop.take_group("monday")
+    group, content, members = shop.ready("monday")
+    name = content["metadata"]["name"]
+    world.wait("VolumeGroupSnapshotContent", name, lambda item: BEING_CREATED not in item["metadata"].get("annotations", {}))
+    asked = len(world.double.proxy.requests("CreateVolumeGroupSnapshot"))
+    world.cluster.patch("VolumeGroupSnapshotContent", name, {"metadata": {"annotations": {BEING_CREATED: "yes"}}})
+    world.wait("VolumeGroupSnapshotContent", name, lambda item: BEING_CREATED not in item["metadata"].get("annotations", {}))
+    assert len(world.double.proxy.requests("CreateVolumeGroupSnapshot")) == asked
+    wait_known(shop, name)
+    shop.delete("monday", group, members)
+
+
+def test_the_class_of_a_group_goes(shop):
+    """A group whose class is deleted says so and stays ready, and can be deleted."""
+    world = shop.world
+    shop.take_group("monday")
+    group, content, members = shop.ready("monday")
+    # Go adds the finalizer when it looks at the group once more.
+    world.wait("VolumeGroupSnapshot", "monday", lambda item: item["metadata"].get("finalizers"))
+    wait_known(shop, content["metadata"]["name"])
+    world.delete("VolumeGroupSnapshotClass", f"groups-{world.namespace}")
+    world.same("group", world.looked_at("VolumeGroupSnapshot", "monday", lambda item: item["status"].get("error")))
+    world.same("events", world.events("monday", "GetGroupSnapshotClassFailed"))
+    shop.delete("monday", group, members)
+    assert shop.driver.snapshots() == []
 
 
 def test_with_a_snapshotter_on_each_node(new_world, short):

@@ -166,6 +166,29 @@ def test_of_snapshots(world, volume, program):
     check(world, sidecars[program])
 
 
+def test_of_an_imported_snapshot(world, volume):
+    """The metrics of snapshot-controller after a content that a person wrote was bound."""
+    controller = world.start("snapshot-controller", NO_GROUPS)
+    snapshotter = world.start("csi-snapshotter", *FAST, NO_GROUPS, of_go=False)
+    kind = f"snapshots-{world.namespace}"
+    world.create(objects.snapshot_class(kind, world.driver, "Retain"))
+    world.create(objects.snapshot("first", "data", kind))
+    first = world.wait("VolumeSnapshot", "first", lambda item: (item.get("status") or {}).get("readyToUse"))
+    content = world.get("VolumeSnapshotContent", first["status"]["boundVolumeSnapshotContentName"])
+    world.delete("VolumeSnapshot", "first")
+    world.wait_gone("VolumeSnapshot", "first")
+    wait_for("the deletion to be counted", lambda: not is_under_way(controller))
+    name = f"static-{world.namespace}"
+    world.create(objects.snapshot("second", content=name))
+    wait_for("the snapshot to be seen", lambda: is_under_way(controller))
+    written = objects.snapshot_content(name, content["status"]["snapshotHandle"], "second", world.driver, "Retain")
+    written["spec"]["volumeSnapshotRef"]["namespace"] = world.namespace
+    world.create(written)
+    world.wait("VolumeSnapshot", "second", lambda item: (item.get("status") or {}).get("readyToUse"))
+    check(world, controller)
+    snapshotter.stop()
+
+
 @pytest.fixture
 def liveness(world):
     sidecar = Sidecar(world.folder / "livenessprobe.log", "livenessprobe",

@@ -1,6 +1,7 @@
 """snapshot-controller and csi-snapshotter: what the Go programs do and what Berth does in their place."""
 import re
 
+import grpc
 import pytest
 from lib import objects, protobuf
 from lib.csi_double import CsiDouble
@@ -10,13 +11,17 @@ from lib.standalone import wait_for
 
 GO_PROGRAMS = ("csi-snapshotter", "snapshot-controller")
 BEING_CREATED = "snapshot.storage.kubernetes.io/volumesnapshot-being-created"
+SECRET_NAME = "snapshot.storage.kubernetes.io/deletion-secret-name"
+CLAIM_PROTECTION = "snapshot.storage.kubernetes.io/pvc-as-source-protection"
 PROTECTION = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
 RETRIES = ("--retry-interval-start=200ms", "--retry-interval-max=1s")
 # The Go programs look half a minute for the kinds of group snapshots.
 NO_GROUPS = ("--feature-gates=CSIVolumeGroupSnapshot=false",)
 LABEL = "snapshot.storage.kubernetes.io/managed-by"
 WARNING = re.compile(r"\S+Z [WEC] ")  # or worse, in Berth's log
-SIZE_BYTES, SOURCE_VOLUME_ID, READY_TO_USE = 1, 3, 5  # of csi.v1.Snapshot
+SIZE_BYTES, SNAPSHOT_ID, SOURCE_VOLUME_ID, READY_TO_USE = 1, 2, 3, 5  # of csi.v1.Snapshot
+GET_SNAPSHOT = 15  # of csi.v1.ControllerServiceCapability.RPC.Type
+PENDING = (grpc.StatusCode.ABORTED, "a call is pending")
 
 
 @pytest.fixture
@@ -124,19 +129,52 @@ def test_the_driver_deletes_no_snapshot(world, bound):
     world.wait_gone("VolumeSnapshotContent", name)
 
 
+def import_snapshot(world, handle, name, policy="Retain", of_class=None):
+    """Writes a content for a snapshot of the driver, as a person does, and gives the content's name."""
+    content = f"static-{world.namespace}"
+    written = objects.snapshot_content(content, handle, name, world.driver, policy)
+    written["spec"]["volumeSnapshotRef"]["namespace"] = world.namespace
+    if of_class:
+        written["spec"]["volumeSnapshotClassName"] = of_class
+    world.create(written)
+    return content
+
+
 def test_a_snapshot_that_exists_is_bound(world, bound):
     """A content that a person wrote for a snapshot of the driver is bound to the snapshot that it names."""
     kind = make_class(world, "Retain")
     world.create(objects.snapshot("first", "data", kind))
     _, taken = ready(world, "first")
-    name = f"static-{world.namespace}"
-    written = objects.snapshot_content(name, taken["status"]["snapshotHandle"], "second", world.driver, "Retain")
-    written["spec"]["volumeSnapshotRef"]["namespace"] = world.namespace
-    world.create(written)
+    name = import_snapshot(world, taken["status"]["snapshotHandle"], "second")
     world.create(objects.snapshot("second", content=name))
     snapshot, content = ready(world, "second")
     world.same("snapshot", snapshot)
     world.same("content", without_number(content))
+
+
+def test_the_class_of_a_snapshot_replaces_that_of_its_content(world, bound):
+    """A content that a person wrote gets the class of the snapshot that is bound to it, in place of its own."""
+    kind = make_class(world, "Retain")
+    world.create(objects.snapshot("first", "data", kind))
+    _, taken = ready(world, "first")
+    other = f"others-{world.namespace}"
+    world.names[other] = "OTHER-CLASS"
+    world.create(objects.snapshot_class(other, world.driver, "Retain"))
+    name = import_snapshot(world, taken["status"]["snapshotHandle"], "second", of_class=kind)
+    world.create(objects.snapshot("second", None, other, name))
+    _, content = ready(world, "second")
+    world.same("content", without_number(content))
+
+
+def test_a_content_names_another_snapshot(world, bound):
+    """A snapshot that asks for the content of another one is told so, and gets no finalizer."""
+    name = import_snapshot(world, "nothing", "another")
+    world.create(objects.snapshot("second", content=name))
+    world.same("snapshot", world.wait("VolumeSnapshot", "second", lambda item: (item.get("status") or {}).get("error")))
+    world.same("events", world.events("second", "SnapshotContentMisbound", "SnapshotFinalizerError"))
+    for kind, each in (("VolumeSnapshot", "second"), ("VolumeSnapshotContent", name)):
+        world.delete(kind, each)
+        world.wait_gone(kind, each)
 
 
 def test_the_default_class_is_taken(world, bound):
@@ -154,6 +192,59 @@ def test_there_is_no_such_claim(world, bound):
     failed = world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("error"))
     assert failed["status"]["error"]["message"].startswith("Failed to create snapshot content with error ")  # in Berth's own words
     world.same("events", [event[:2] for event in world.events("snap", "SnapshotContentCreationFailed")])
+    world.same("finalizers", world.get("VolumeSnapshot", "snap")["metadata"]["finalizers"])
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+
+
+def test_the_claim_is_not_bound(world, bound):
+    """A snapshot of a claim that is not bound says so, and both are protected until it can be taken."""
+    kind = make_class(world)
+    world.claim("pending", storage_class="nothing")
+    world.create(objects.snapshot("snap", "pending", kind))
+    failed = world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("error"))
+    world.same("finalizers", failed["metadata"]["finalizers"])
+    world.same("events", [event[:2] for event in world.events("snap", "SnapshotContentCreationFailed")])
+    claim = world.wait("PersistentVolumeClaim", "pending", lambda item: CLAIM_PROTECTION in item["metadata"]["finalizers"])
+    world.same("claim", sorted(claim["metadata"]["finalizers"]))
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    world.wait("PersistentVolumeClaim", "pending", lambda item: CLAIM_PROTECTION not in item["metadata"]["finalizers"])
+
+
+def test_there_is_no_such_class(world, bound):
+    """A snapshot whose class is not there says so, and nothing of it is protected yet."""
+    world.create(objects.snapshot("snap", "data", "nothing"))
+    world.same("snapshot", world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("error")))
+    world.same("events", world.events("snap", "GetSnapshotClassFailed"))
+    world.same("claim", world.get("PersistentVolumeClaim", "data")["metadata"]["finalizers"])
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+
+
+def test_the_class_goes(world, bound):
+    """A snapshot whose class is deleted says so and stays ready, and can be deleted."""
+    kind = make_class(world)
+    world.create(objects.snapshot("snap", "data", kind))
+    _, content = ready(world, "snap")
+    world.delete("VolumeSnapshotClass", kind)
+    world.same("snapshot", world.looked_at("VolumeSnapshot", "snap", lambda item: item["status"].get("error")))
+    world.same("events", world.events("snap", "GetSnapshotClassFailed"))
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshotContent", content["metadata"]["name"])
+    assert len(world.double.calls("DeleteSnapshot")) == 1
+
+
+def test_one_annotation_of_a_secret_alone(world, bound):
+    """A content with one of the two annotations that name a secret is deleted without one."""
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    _, content = ready(world, "snap")
+    name = content["metadata"]["name"]
+    world.cluster.patch("VolumeSnapshotContent", name, {"metadata": {"annotations": {SECRET_NAME: "nothing"}}})
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshotContent", name)
 
 
 def test_a_snapshot_is_restored(world, bound):
@@ -235,8 +326,11 @@ def test_no_node_matches_the_volume(world):
 
 @pytest.fixture
 def altered(new_world, short):
-    """A World whose driver's answers can be altered, with a bound claim; both programs run."""
+    """A World whose driver's answers can be altered, with a bound claim; both programs run. The driver says that it has
+    GetSnapshot."""
     world = new_world(double=lambda name: Proxied(CsiDouble(short / "d", name=name), short / "proxy.sock"), on_node=False)
+    world.double.proxy.alter["ControllerGetCapabilities"] = \
+        lambda fields: fields[1].append(protobuf.encode({1: {1: GET_SNAPSHOT}}))
     world.make_class()
     world.start("csi-provisioner", "--feature-gates=Topology=false", of_go=False, elect=False)
     world.start("snapshot-controller", *RETRIES, *NO_GROUPS)
@@ -247,8 +341,8 @@ def altered(new_world, short):
     return world
 
 
-def alter_snapshots(world, alter):
-    """Changes each snapshot of the driver's answers by a function of its fields."""
+def alter_snapshots(world, alter, methods=("CreateSnapshot", "ListSnapshots")):
+    """Changes each snapshot of the driver's answers to these calls by a function of its fields."""
     def altered(snapshot):
         fields = protobuf.decode(snapshot)
         alter(fields)
@@ -259,7 +353,8 @@ def alter_snapshots(world, alter):
 
     def of_list(fields):  # of entries, each around a snapshot
         fields[1] = [protobuf.encode({1: altered(protobuf.decode(entry)[1][0])}) for entry in fields.get(1, [])]
-    world.double.proxy.alter.update(CreateSnapshot=of_creation, ListSnapshots=of_list)
+    functions = {"CreateSnapshot": of_creation, "ListSnapshots": of_list}
+    world.double.proxy.alter.update((method, functions[method]) for method in methods)
 
 
 def test_the_driver_knows_no_size(altered):
@@ -299,3 +394,136 @@ def test_a_snapshot_is_ready_later(altered):
     assert len(answers) >= 4, "it was asked for several times"
     if not world.of_go:
         assert [line for line in world.snapshotter.log().splitlines() if WARNING.match(line)] == []
+
+
+def refuse(world, code, words):
+    """From now on the driver refuses CreateSnapshot."""
+    world.double.proxy.failures["CreateSnapshot"] = (code, words)
+
+
+def take_in_vain(world, policy="Delete"):
+    """Has a snapshot taken whose CreateSnapshot has no known outcome, and gives its content's name."""
+    refuse(world, *PENDING)
+    world.create(objects.snapshot("snap", "data", make_class(world, policy)))
+    return world.wait("VolumeSnapshot", "snap", is_asked_again)["status"]["boundVolumeSnapshotContentName"]
+
+
+def claim_that_is_free(world):
+    return world.wait("PersistentVolumeClaim", "data", lambda item: CLAIM_PROTECTION not in item["metadata"]["finalizers"])
+
+
+def test_a_snapshot_is_deleted_before_it_is_taken(altered):
+    """A snapshot that is deleted before the driver has answered frees its claim at once, and goes with its content after the
+    answer."""
+    world = altered
+    content = take_in_vain(world)
+    world.delete("VolumeSnapshot", "snap")
+    world.same("claim", claim_that_is_free(world)["metadata"]["finalizers"])
+    left = world.wait("VolumeSnapshot", "snap", lambda item: len(item["metadata"]["finalizers"]) == 1)
+    world.same("snapshot", left)
+    world.same("content", world.get("VolumeSnapshotContent", content))
+    world.double.proxy.failures.clear()
+    if world.of_go:
+        # Its own change of the annotation lets it look at the content again only at the resync, or when another one starts.
+        world.wait("VolumeSnapshotContent", content, lambda item: item["status"].get("snapshotHandle"))
+        world.snapshotter.stop()
+        world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
+    world.wait_gone("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshotContent", content)
+    assert len(world.double.calls("DeleteSnapshot")) == 1
+
+
+def test_a_snapshot_of_retain_is_deleted_before_it_is_taken(altered):
+    """With Retain such a snapshot goes at once, and its content is worked on."""
+    world = altered
+    content = take_in_vain(world, "Retain")
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    claim_that_is_free(world)
+    world.same("content", world.get("VolumeSnapshotContent", content))
+    world.double.proxy.failures.clear()
+    world.wait("VolumeSnapshotContent", content, lambda item: item["status"].get("readyToUse"))
+
+
+@pytest.mark.parametrize("code", ["ALREADY_EXISTS", "PERMISSION_DENIED"])
+def test_the_driver_refuses_after_an_unknown_outcome(altered, code):
+    """A deleted snapshot goes with its content once the driver has refused it, also after a call of unknown outcome."""
+    world = altered
+    content = take_in_vain(world)
+    world.delete("VolumeSnapshot", "snap")
+    refuse(world, getattr(grpc.StatusCode, code), "not yours")
+    world.wait_gone("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshotContent", content)
+    claim_that_is_free(world)
+    assert world.double.calls("DeleteSnapshot") == []
+
+
+def test_the_driver_lists_another_id(altered):
+    """A snapshot that exists is ready although the driver lists it by another id, and GetSnapshot is not called."""
+    world = altered
+    kind = make_class(world, "Retain")
+    world.create(objects.snapshot("first", "data", kind))
+    _, taken = ready(world, "first")
+    alter_snapshots(world, lambda fields: fields.update({SNAPSHOT_ID: ["pool/snapshot"]}), ["ListSnapshots"])
+    name = import_snapshot(world, taken["status"]["snapshotHandle"], "second")
+    world.create(objects.snapshot("second", content=name))
+    snapshot, content = ready(world, "second")
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))
+    assert world.double.proxy.requests("ListSnapshots")
+    assert world.double.proxy.requests("GetSnapshot") == []
+
+
+def take_slowly(world):
+    """Has snapshots taken that are not ready until the list that is given here is not empty."""
+    uploaded = []
+    alter_snapshots(world, lambda fields: None if uploaded else fields.pop(READY_TO_USE, None))
+    return uploaded
+
+
+def test_a_person_deletes_a_content_that_is_not_ready(altered):
+    """A content that is deleted without its snapshot before it is ready becomes ready, and stays."""
+    world = altered
+    uploaded = take_slowly(world)
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    taken = world.wait("VolumeSnapshot", "snap", lambda item: (item.get("status") or {}).get("creationTime"))
+    name = taken["status"]["boundVolumeSnapshotContentName"]
+    world.delete("VolumeSnapshotContent", name)
+    uploaded.append(True)
+    snapshot, content = ready(world, "snap")
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))
+    world.delete("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshot", "snap")
+    world.wait_gone("VolumeSnapshotContent", name)
+    assert len(world.double.calls("DeleteSnapshot")) == 1
+
+
+def test_a_mark_is_left_on_a_ready_content(altered):
+    """A ready content that a program left with the mark of a creation loses it without a call when the next one leads."""
+    world = altered
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    _, content = ready(world, "snap")
+    world.snapshotter.stop()
+    world.cluster.patch("VolumeSnapshotContent", content["metadata"]["name"], {"metadata": {"annotations": {BEING_CREATED: "yes"}}})
+    world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
+    ready(world, "snap")
+    assert len(world.double.calls("CreateSnapshot")) == 1
+
+
+def test_an_error_stays_during_the_upload(altered):
+    """The error of a first attempt stands in both statuses until the snapshot is ready."""
+    world = altered
+    uploaded = take_slowly(world)
+    refuse(world, grpc.StatusCode.INTERNAL, "a disk is on fire")
+    world.create(objects.snapshot("snap", "data", make_class(world)))
+    world.wait("VolumeSnapshot", "snap", is_asked_again)
+    world.double.proxy.failures.clear()
+    uploading = world.wait("VolumeSnapshot", "snap", lambda item: item["status"].get("creationTime"))
+    world.same("uploading", uploading)
+    content = world.get("VolumeSnapshotContent", uploading["status"]["boundVolumeSnapshotContentName"])
+    world.same("error", content["status"]["error"])
+    uploaded.append(True)
+    snapshot, content = ready(world, "snap")
+    world.same("snapshot", snapshot)
+    world.same("content", without_number(content))

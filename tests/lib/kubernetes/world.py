@@ -125,6 +125,18 @@ class World:
             logs = "\n".join(f"{each.log_path.name}: {each.log()[-2500:]}" for each in self._sidecars)
             raise AssertionError(f"{failure}\n{self.get(kind, name)}\n{logs}") from None
 
+    def looked_at(self, kind, name, condition):
+        """Changes an object until the programs have looked at it and it is as it should be. Gives it without the changes."""
+        numbers = itertools.count()
+
+        def look():
+            self.cluster.patch(kind, name, {"metadata": {"annotations": {"looked-at": str(next(numbers))}}}, self.namespace)
+            item = self.get(kind, name)
+            return item if condition(item) else None
+        found = wait_for(f"{kind} {name}", look, interval=0.2)
+        found["metadata"].pop("annotations")
+        return found
+
     def delete(self, kind, name):
         self.cluster.delete(kind, name, self.namespace)
 
