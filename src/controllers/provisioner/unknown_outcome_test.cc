@@ -48,15 +48,16 @@ class UnknownOutcomeTest : public ProvisionerTest {
   }
   void Relent() { script().Fail("CreateVolume", base::OkStatus(), 0); }
 
-  // Adds a claim for which node-a of zone a is selected, whose call fails with `code` after one that
-  // made the volume.
-  void BeginOnNode(StatusCode code) {
+  // Begins with node-a of zone a.
+  void BeginOnNode() {
     rpc::FakeCsiDriver::Options driver;
     driver.topology = {{"zone", "a"}};
     AddNode("node-a", "a");
     cluster_.Put(MakeClass("late", {{"volumeBindingMode", "WaitForFirstConsumer"}}));
     Begin(driver);
-    LoseThenFail(code);
+  }
+  // Adds a claim for which node-a is selected, and waits for its final failure.
+  void FailOnNode() {
     cluster_.Put(MakeClaim(
         "data", Asked({{"metadata", {{"annotations", {{std::string(kSelectedNode), "node-a"}}}}},
                        {"spec", {{"storageClassName", "late"}}}})));
@@ -89,7 +90,9 @@ TEST_P(LaterFailureTest, DoesNotAbandonTheVolumeOfADeletedClaim) {
 }
 
 TEST_P(LaterFailureOnNodeTest, LeavesTheSameRequestAsItIs) {
-  BeginOnNode(GetParam());
+  BeginOnNode();
+  LoseThenFail(GetParam());
+  FailOnNode();
   ASSERT_TRUE(script().WaitFor("CreateVolume", script().Count("CreateVolume") + 3));
   EXPECT_TRUE(GetClaim("data").has_annotation(kSelectedNode));
   EXPECT_TRUE(HasIntent("uid-data"));
@@ -104,21 +107,34 @@ TEST_P(LaterFailureOnNodeTest, LeavesTheSameRequestAsItIs) {
 }
 
 TEST_P(LaterFailureOnNodeTest, TakesBackWhatWasMadeBeforeAnotherRequest) {
-  BeginOnNode(GetParam());
+  BeginOnNode();
+  std::atomic<bool> gives_back = false;
+  script().AfterEffect("CreateVolume", [&](const google::protobuf::Message& message) {
+    if (script().Count("CreateVolume") == 1) {
+      return base::Error(StatusCode::kDeadlineExceeded, "slow");
+    }
+    const auto& request = static_cast<const csi::v1::CreateVolumeRequest&>(message);
+    const bool is_first = request.accessibility_requirements().requisite_size() == 1;
+    const bool succeeds = gives_back && (is_first || script().Count("DeleteVolume") > 0);
+    return succeeds ? base::OkStatus() : base::Error(GetParam(), "said the driver");
+  });
+  FailOnNode();
   AddNode("node-b", "b");  // the request names the zones of all nodes
-  ASSERT_TRUE(cluster_.WaitUntil([&] {
-    return CreateRequests().back().accessibility_requirements().requisite_size() == 2;
-  }));
+  ASSERT_TRUE(cluster_.WaitUntil(
+      [&] { return CreateRequests().back().accessibility_requirements().requisite_size() == 2; }));
   EXPECT_TRUE(HasIntent("uid-data"));
-  Relent();
+  gives_back = true;
   ASSERT_TRUE(WaitVolume("pvc-uid-data"));
   EXPECT_EQ(script().Count("DeleteVolume"), 1);
   EXPECT_THAT(cluster_.driver->state().VolumeIds(), SizeIs(1));
   EXPECT_TRUE(WaitNoIntent("uid-data"));
+  cluster_.Stop();
 }
 
 TEST_P(LaterFailureOnNodeTest, GivesUpANodeThatIsGone) {
-  BeginOnNode(GetParam());
+  BeginOnNode();
+  LoseThenFail(GetParam());
+  FailOnNode();
   cluster_.client.Remove(api::CsiNode::kInfo, "", "node-a");
   ASSERT_TRUE(cluster_.WaitUntil([&] { return !GetClaim("data").has_annotation(kSelectedNode); }));
   EXPECT_TRUE(HasIntent("uid-data")) << "the volume on the node is nobody's";
