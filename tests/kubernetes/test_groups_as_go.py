@@ -141,21 +141,6 @@ def test_the_driver_takes_no_group(shop):
     shop.delete("monday", group, members)
 
 
-def test_the_driver_refuses_a_group_after_an_unknown_outcome(shop):
-    """A deleted group goes with its content once the driver has refused it, also after a call of unknown outcome."""
-    world = shop.world
-    failures = world.double.proxy.failures
-    failures["CreateVolumeGroupSnapshot"] = (grpc.StatusCode.ABORTED, "a call is pending")
-    shop.take_group("monday")
-    content = world.wait("VolumeGroupSnapshot", "monday", is_asked_again)["status"]["boundVolumeGroupSnapshotContentName"]
-    wait_known(shop, content)
-    world.delete("VolumeGroupSnapshot", "monday")
-    failures["CreateVolumeGroupSnapshot"] = (grpc.StatusCode.ALREADY_EXISTS, "of other volumes")
-    world.wait_gone("VolumeGroupSnapshot", "monday")
-    world.wait_gone("VolumeGroupSnapshotContent", content)
-    assert shop.driver.snapshots() == []
-
-
 def test_a_mark_is_left_on_a_ready_group(shop):
     """A ready content of a group loses the mark of a creation without a call."""
     world = shop.world

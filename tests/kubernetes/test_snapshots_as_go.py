@@ -424,8 +424,8 @@ def test_a_snapshot_is_deleted_before_it_is_taken(altered):
     world.same("content", world.get("VolumeSnapshotContent", content))
     world.double.proxy.failures.clear()
     if world.of_go:
-        # Its own change of the annotation lets it look at the content again only at the resync, or when another one starts.
-        world.wait("VolumeSnapshotContent", content, lambda item: item["status"].get("snapshotHandle"))
+        # Its own change of the annotation may let it look at the content again only at the resync, or when another one starts.
+        wait_for("the answer to be noted", lambda: BEING_CREATED not in str(world.get("VolumeSnapshotContent", content)))
         world.snapshotter.stop()
         world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
     world.wait_gone("VolumeSnapshot", "snap")
