@@ -146,10 +146,8 @@ StatusOr<DriverInfo> DriverConnection::ReadDriver() {
   if (!name_first) RETURN_IF_ERROR(ProbeDriver());
   ASSIGN_OR_RETURN(const csi::v1::GetPluginInfoResponse plugin, ReadPlugin());
   if (name_first) RETURN_IF_ERROR(ProbeDriver());
-  DriverInfo info{.name = plugin.name(),
-                  .vendor_version = plugin.vendor_version(),
-                  .services = {},
-                  .rpcs = {}};
+  DriverInfo info{
+      .name = plugin.name(), .vendor_version = plugin.vendor_version(), .services = {}, .rpcs = {}};
   ASSIGN_OR_RETURN(const csi::v1::GetPluginCapabilitiesResponse capabilities,
                    CallAndMeasure(&rpc::CsiClient::GetPluginCapabilities,
                                   csi::v1::GetPluginCapabilitiesRequest(), options_.timeout));

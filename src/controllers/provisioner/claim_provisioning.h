@@ -132,7 +132,8 @@ class ClaimProvisioning {
   Outcome RescheduleClaim(const Claim& claim, const base::Status& why);
   // Settles an attempt of this node for a claim that another node's provisioner serves.
   Outcome LeaveClaim(const Claim& claim, const Attempt& last, const DriverInfo& driver);
-  // Deletes what the plan of an attempt that was given up may have made. OK: there is nothing of it.
+  // Deletes what the plan of an attempt that was given up may have made. OK: there is nothing of
+  // it.
   base::Status TakeBackVolume(const Claim& claim, const Plan& plan, const DriverInfo& driver);
   // Deletes a volume that no object names. An error is told by an event.
   base::Status DeleteVolume(const Claim& claim, const Plan& plan, const std::string& handle,

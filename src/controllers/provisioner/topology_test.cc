@@ -139,7 +139,8 @@ TEST_F(TopologyTest, ANodeWithoutTheDriversLabelIsNoPlace) {
 }
 
 TEST_F(TopologyTest, AnEmptyAllowedTopologyCountsForNothing) {
-  const Json some = Json::parse(R"([{}, {"matchLabelExpressions":[{"key":"zone","values":["b"]}]}])");
+  const Json some =
+      Json::parse(R"([{}, {"matchLabelExpressions":[{"key":"zone","values":["b"]}]}])");
   question_.allowed = &some;
   EXPECT_THAT(Zones(MakeRequirement().requisite()), ElementsAre("b"));
   const Json none = Json::parse("[{}]");
