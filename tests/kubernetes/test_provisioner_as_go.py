@@ -259,6 +259,15 @@ def test_the_lease(world):
     world.same("duration", lease["spec"]["leaseDurationSeconds"])
 
 
+def test_the_lease_is_given_back(world):
+    """With the feature gate for it, a program that ends in order gives its lease back, so that the next one need not wait."""
+    sidecar = world.start("csi-provisioner", *FAST, "--feature-gates=ReleaseLeaderElectionOnExit=true")
+    name = world.driver.replace(".", "-")
+    world.wait("Lease", name, lambda item: item["spec"].get("holderIdentity"))
+    sidecar.stop()
+    world.same("holder", world.get("Lease", name)["spec"].get("holderIdentity", ""))
+
+
 def test_capacity_is_published(world):
     """CSIStorageCapacity objects have the names, labels and owners that the Go program gives them."""
     world.make_class(binding="WaitForFirstConsumer")
