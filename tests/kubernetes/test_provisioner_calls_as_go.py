@@ -129,10 +129,30 @@ def late_volume(world, proxy):
     return made
 
 
+def check_settled(world):
+    """Looks whether Berth knows that nothing is left of what it asked for."""
+    if not world.of_go:
+        wait_for("nothing to be recorded any more", lambda: world.intents() == {})
+
+
 def test_a_late_volume_of_a_full_node(world, late_volume, other_node):
-    """After RESOURCE_EXHAUSTED another node is selected, and the first node has made the volume late. Go asks by the same name and
-    takes what the driver finds; Berth deletes that volume before."""
+    """After RESOURCE_EXHAUSTED another node of the same zone is selected, and the driver has made the volume late: the same request
+    finds it."""
     select(world, other_node)
+    _, volume = world.bound("data")
+    assert world.double.volumes() == [late_volume]
+    assert late_volume.name == volume["spec"]["csi"]["volumeHandle"]
+    assert not world.double.calls("DeleteVolume")
+    check_settled(world)
+
+
+def test_a_late_volume_of_another_request(world, late_volume):
+    """After RESOURCE_EXHAUSTED the class gets other parameters, and the driver has made the volume late. Go asks by the same name and
+    takes what the driver finds; Berth deletes that volume before."""
+    world.delete("StorageClass", world.storage_class)
+    world.wait_gone("StorageClass", world.storage_class)
+    world.make_class(binding="WaitForFirstConsumer", parameters={"kind": "fast"})
+    select(world, NODE)
     _, volume = world.bound("data")
     [left] = world.double.volumes()
     assert left.name == volume["spec"]["csi"]["volumeHandle"]
@@ -140,7 +160,7 @@ def test_a_late_volume_of_a_full_node(world, late_volume, other_node):
         assert left == late_volume and not world.double.calls("DeleteVolume")
     else:
         assert world.double.calls("DeleteVolume") == [late_volume.name]
-        wait_for("nothing to be recorded any more", lambda: world.intents() == {})
+    check_settled(world)
 
 
 def test_a_late_volume_of_a_deleted_claim(world, late_volume):
@@ -155,4 +175,4 @@ def test_a_late_volume_of_a_deleted_claim(world, late_volume):
         assert len(world.double.volumes()) == 2
     else:
         wait_for("the late volume to be deleted", lambda: len(world.double.volumes()) == 1)
-        wait_for("nothing to be recorded any more", lambda: world.intents() == {})
+    check_settled(world)
