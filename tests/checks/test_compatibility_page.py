@@ -37,6 +37,12 @@ def test_a_test_that_passes_alone_changes_its_cell(page):
     assert rows == ["| x | It works | passed | passed |  |", "| x | It works (killed) |  | passed |  |"]
 
 
+def test_a_new_case_that_runs_alone_gets_a_row(page):
+    page(("[go]", "passed"), ("[berth]", "passed"))
+    rows = page(("_now[go]", "passed"), ("_now[berth-killed]", "passed"), alone=True)
+    assert rows == ["| x | It works | passed | passed |  |", "| x | It works (killed) |  | passed |  |"]
+
+
 def test_those_of_berths_own_api_fill_their_column(page):
     page(("[go]", "passed"), ("[berth]", "passed"))
     assert page(("[own-api]", "passed")) == ["| x | It works | passed | passed | passed |"]

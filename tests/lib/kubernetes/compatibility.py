@@ -1,6 +1,6 @@
 """Writes docs/compatibility.md: each case with its outcome for the Go program and for Berth. BERTH_COMPATIBILITY names the file;
-without it nothing is written. A test that is run again alone (BERTH_TEST_ALONE), and those of Berth's own API, change their cells
-of a page that is there."""
+without it nothing is written. Tests that are run alone (BERTH_TEST_ALONE), and those of Berth's own API, change their cells of a page
+that is there, and a new case gets its row."""
 import os
 import pathlib
 import shutil
@@ -85,8 +85,17 @@ def write_page():
 def _change_cells():
     lines = pathlib.Path(PAGE).read_text().splitlines()
     for start, cells in _rows():
-        for number, line in enumerate(lines):
-            if line.startswith(start):
-                before = [cell.strip() for cell in line.removeprefix(start).split("|")]
-                lines[number] = f"{start} {' | '.join(new or old for new, old in zip(cells, before))} |"
+        number = next((number for number, line in enumerate(lines) if line.startswith(start)), None)
+        if number is None:
+            number = _row_after(lines, start)
+            lines.insert(number, start + " | " * len(SIDES))
+        before = [cell.strip() for cell in lines[number].removeprefix(start).split("|")]
+        lines[number] = f"{start} {' | '.join(new or old for new, old in zip(cells, before))} |"
     pathlib.Path(PAGE).write_text("\n".join(lines) + "\n")
+
+
+def _row_after(lines, start):
+    """Gives the number of the line below the rows of a new row's file, or below all rows."""
+    of_file = start[:start.index("|", 1)]
+    numbers = [number for number, line in enumerate(lines) if line.startswith(of_file)]
+    return (numbers or [number for number, line in enumerate(lines) if line.count("|") == len(SIDES) + 3])[-1] + 1
