@@ -152,8 +152,8 @@ def test_a_mark_is_left_on_a_ready_group(shop):
     world.cluster.patch("VolumeGroupSnapshotContent", name, {"metadata": {"annotations": {BEING_CREATED: "yes"}}})
     world.wait("VolumeGroupSnapshotContent", name, lambda item: BEING_CREATED not in item["metadata"].get("annotations", {}))
     assert len(world.double.proxy.requests("CreateVolumeGroupSnapshot")) == asked
-    wait_known(shop, name)
-    shop.delete("monday", group, members)
+    if not world.of_go:  # which may leave a content that was changed just before its group is deleted
+        shop.delete("monday", group, members)
 
 
 def test_the_class_of_a_group_goes(shop):

@@ -78,6 +78,13 @@ def check_stays_ready(switch, members):
         {claim: snapshot["metadata"]["uid"] for claim, (snapshot, _) in after.items()}
 
 
+def delete(switch, group, members):
+    """Deletes a group with all that belongs to it. The Go program deletes only the content that it already knows."""
+    if switch.is_go:
+        switch.shop.wait_known(switch.running("controller"), group["status"]["boundVolumeGroupSnapshotContentName"])
+    switch.shop.delete(group["metadata"]["name"], group, members)
+
+
 def check_and_delete(switch):
     """The group and its snapshots are ready under the other programs, stay so under the first ones, and go when it is deleted."""
     shop = switch.shop
@@ -85,9 +92,7 @@ def check_and_delete(switch):
     assert len(shop.driver.snapshots()) == len(SHOP)
     switch.change()
     check_stays_ready(switch, members)
-    if switch.is_go:
-        shop.wait_known(switch.running("controller"), group["status"]["boundVolumeGroupSnapshotContentName"])
-    shop.delete("monday", group, members)
+    delete(switch, group, members)
     assert shop.driver.snapshots() == []
 
 
@@ -96,7 +101,7 @@ def test_while_the_driver_is_asked(switch):
     shop = switch.shop
     shop.take_group("sunday")
     group, _, members = shop.ready("sunday")  # from now on the program knows the driver
-    shop.delete("sunday", group, members)
+    delete(switch, group, members)
     shop.driver.halt()
     shop.take_group("monday")
     content_of(shop, is_asked)
