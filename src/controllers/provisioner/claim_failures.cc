@@ -3,8 +3,6 @@
 // A volume may exist from the moment when the intent is recorded until the driver has said that
 // none exists. Then the intent is released. As in the Go provisioner a final failure ends the try
 // all the same: the next one reads class, source and node anew.
-#include <google/protobuf/util/message_differencer.h>
-
 #include "base/log.h"
 #include "controllers/csi_codec.h"
 #include "controllers/provisioner/claim_provisioning.h"
@@ -23,8 +21,6 @@ using base::Status;
 using base::StatusCode;
 
 namespace {
-
-using google::protobuf::util::MessageDifferencer;
 
 // As the Go provisioner says it.
 constexpr std::string_view kInfeasible =
@@ -106,7 +102,7 @@ void ClaimProvisioning::SettleGivenUp(const Claim& claim, const Plan& plan,
                                       const DriverInfo& driver) {
   std::optional<Attempt> last = attempts_.FindLast(claim.uid());
   if (!last.has_value() || last->unknown() || last->given_up == nullptr) return;
-  if (MessageDifferencer::Equals(last->given_up->request, plan.request)) {
+  if (IsSameRequest(*last->given_up, plan)) {
     // It is the same call again, whose answer tells whether there is a volume.
     last->earlier = Earlier::kSameCall;
     last->plan = std::exchange(last->given_up, nullptr);

@@ -1,7 +1,5 @@
 #include "controllers/provisioner/claim_provisioning.h"
 
-#include <google/protobuf/util/message_differencer.h>
-
 #include <random>
 
 #include "base/log.h"
@@ -167,7 +165,7 @@ ClaimProvisioning::Outcome ClaimProvisioning::Provision(const Claim& claim,
   Plan plan = std::get<Plan>(std::move(next));
   SettleGivenUp(claim, plan, driver);
   if (!unknown && last.has_value() && last->not_before.has_value() &&
-      google::protobuf::util::MessageDifferencer::Equals(last->plan->request, plan.request)) {
+      IsSameRequest(*last->plan, plan)) {
     const auto left = *last->not_before - std::chrono::steady_clock::now();
     if (left.count() > 0) return Outcome::After(std::chrono::ceil<std::chrono::milliseconds>(left));
   }

@@ -33,7 +33,6 @@ class DeleteTest : public ProvisionerTest {
                                   {"status", {{"phase", "Released"}}}});
   }
 
-  // Waits until the queue came past what was added to it before.
   // Puts a VolumeAttachment of the claim's volume.
   void Attach() {
     cluster_.Put({{"apiVersion", "storage.k8s.io/v1"},
@@ -45,6 +44,8 @@ class DeleteTest : public ProvisionerTest {
                     {"source", {{"persistentVolumeName", "pvc-uid-data"}}}}}});
     ASSERT_TRUE(cluster_.client.WaitForWatches(api::VolumeAttachment::kInfo, 1));
   }
+
+  // Waits until the queue came past what was added to it before.
   void PassQueue() {
     // The finalizer of a volume whose policy changed tells.
     cluster_.Put(MakeVolume(

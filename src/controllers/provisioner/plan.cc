@@ -1,5 +1,7 @@
 #include "controllers/provisioner/plan.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 #include <array>
 
@@ -157,6 +159,10 @@ StatusOr<Plan> MakePlan(const PlanInputs& inputs) {
     *request.mutable_accessibility_requirements() = *inputs.topology;
   }
   return plan;
+}
+
+bool IsSameRequest(const Plan& a, const Plan& b) {
+  return google::protobuf::util::MessageDifferencer::Equals(a.request, b.request);
 }
 
 Status CheckAnswer(const Plan& plan, const csi::v1::Volume& volume) {

@@ -44,6 +44,9 @@ struct Plan {
 // INVALID_ARGUMENT if claim or class cannot be served.
 base::StatusOr<Plan> MakePlan(const PlanInputs& inputs);
 
+// Whether both plans are the same CreateVolume, but for the secrets.
+bool IsSameRequest(const Plan& a, const Plan& b);
+
 // OK if the driver's answer is the volume that was asked for. INTERNAL if it has no id,
 // OUT_OF_RANGE if it is smaller, FAILED_PRECONDITION if it was not filled from the source, or its
 // topology was not asked for.

@@ -88,11 +88,6 @@ void NodesAlone(FakeCluster& cluster) {
   NodePart(cluster);
   NoControllerPart(cluster);
 }
-// The next write to the claim finds that it has changed.
-void Conflict(FakeCluster& cluster) {
-  cluster.client.FailNext("patch", "persistentvolumeclaims/status",
-                          Error(StatusCode::kAborted, "conflict"));
-}
 std::function<void(FakeCluster&)> FailsAndConflicts(StatusCode code, const std::string& message) {
   return [=](FakeCluster& cluster) {
     Fails("ControllerExpandVolume", code, message)(cluster);

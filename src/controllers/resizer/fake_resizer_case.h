@@ -38,6 +38,12 @@ inline std::function<void(FakeCluster&)> Fails(const char* method, base::StatusC
   };
 }
 
+// The next write to the claim finds that it has changed.
+inline void Conflict(FakeCluster& cluster) {
+  cluster.client.FailNext("patch", "persistentvolumeclaims/status",
+                          base::Error(base::StatusCode::kAborted, "conflict"));
+}
+
 class CaseTest : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr const char* kClaimStatus = "patch persistentvolumeclaims/default/data/status";

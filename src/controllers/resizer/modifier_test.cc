@@ -274,20 +274,14 @@ std::vector<Case> Cases() {
        {BeginsModifying("gold"), BeginsModifying("gold"), Names("gold"), EndsModifying("gold")},
        {kGold},
        {Modifying("gold"), Modified("gold")},
-       ClassesAnd([](FakeCluster& cluster) {
-         cluster.client.FailNext("patch", "persistentvolumeclaims/status",
-                                 Error(StatusCode::kAborted, "conflict"));
-       })},
+       ClassesAnd(Conflict)},
       {"WhatIsDoneIsWrittenAnewAfterAConflict",
        Wish("gold", "silver", "gold", "InProgress"),
        Of("silver"),
        {Names("gold"), EndsModifying("gold"), EndsModifying("gold")},
        {kGold},
        {Modified("gold")},
-       ClassesAnd([](FakeCluster& cluster) {
-         cluster.client.FailNext("patch", "persistentvolumeclaims/status",
-                                 Error(StatusCode::kAborted, "conflict"));
-       })},
+       ClassesAnd(Conflict)},
       {"AClassThatIsGoneWhileAModificationIsInProgressIsAskedForAgain",
        Wish("gold", "silver", "none", "InProgress"),
        Of("silver"),

@@ -10,6 +10,25 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
+// With a group and the content "by-hand", which a person wrote for a group of the driver.
+class ExistingGroupTest : public GroupControllerTest {
+ protected:
+  void BindByHand() {
+    cluster_.client.Add(
+        Merged(MakeGroupContent("nightly", {}, ExistingGroup("group-7", {"snap-7"})),
+               {{"metadata", {{"name", "by-hand"}}}}));
+    Begin();
+    AddGroup(
+        {{"spec",
+          {{"source", {{"selector", nullptr}, {"volumeGroupSnapshotContentName", "by-hand"}}}}}});
+    ASSERT_TRUE(cluster_.WaitUntil(
+        [&] { return GetGroupContent("by-hand").group_uid() == "uid-nightly"; }));
+    Write(GetGroupContent("by-hand"),
+          {{"status", {{"volumeGroupSnapshotHandle", "group-7"}, {"readyToUse", true}}}}, "status");
+    ASSERT_TRUE(WaitGroupReady());
+  }
+};
+
 TEST_F(GroupControllerTest, TakesTheVolumesOfTheSelectedClaims) {
   Begin();
   AddGroup();
@@ -116,18 +135,8 @@ TEST_F(GroupControllerTest, AClassThatGoesIsToldOnReadyGroupsUntilItIsBack) {
   EXPECT_TRUE(GetMember("pv-1").ready());
 }
 
-TEST_F(GroupControllerTest, AContentOfAnotherGroupIsNotTakenAlsoOnceTheGroupIsReady) {
-  cluster_.client.Add(Merged(MakeGroupContent("nightly", {}, ExistingGroup("group-7", {"snap-7"})),
-                             {{"metadata", {{"name", "by-hand"}}}}));
-  Begin();
-  AddGroup(
-      {{"spec",
-        {{"source", {{"selector", nullptr}, {"volumeGroupSnapshotContentName", "by-hand"}}}}}});
-  ASSERT_TRUE(
-      cluster_.WaitUntil([&] { return GetGroupContent("by-hand").group_uid() == "uid-nightly"; }));
-  Write(GetGroupContent("by-hand"),
-        {{"status", {{"volumeGroupSnapshotHandle", "group-7"}, {"readyToUse", true}}}}, "status");
-  ASSERT_TRUE(WaitGroupReady());
+TEST_F(ExistingGroupTest, AContentOfAnotherGroupIsNotTakenAlsoOnceTheGroupIsReady) {
+  ASSERT_NO_FATAL_FAILURE(BindByHand());
   Write(GetGroupContent("by-hand"), {{"spec", {{"volumeGroupSnapshotRef", {{"uid", "another"}}}}}});
   ASSERT_TRUE(WaitGroupError("[by-hand] is bound to a different group snapshot"));
   EXPECT_TRUE(cluster_.WaitUntil([&] { return !GetGroup().ready(); }));
@@ -154,18 +163,8 @@ TEST_F(GroupControllerTest, ADriversErrorIsTheGroups) {
   EXPECT_EQ(GetGroup().error(), "");
 }
 
-TEST_F(GroupControllerTest, APersonsContentIsBound) {
-  cluster_.client.Add(Merged(MakeGroupContent("nightly", {}, ExistingGroup("group-7", {"snap-7"})),
-                             {{"metadata", {{"name", "by-hand"}}}}));
-  Begin();
-  AddGroup(
-      {{"spec",
-        {{"source", {{"selector", nullptr}, {"volumeGroupSnapshotContentName", "by-hand"}}}}}});
-  ASSERT_TRUE(
-      cluster_.WaitUntil([&] { return GetGroupContent("by-hand").group_uid() == "uid-nightly"; }));
-  Write(GetGroupContent("by-hand"),
-        {{"status", {{"volumeGroupSnapshotHandle", "group-7"}, {"readyToUse", true}}}}, "status");
-  ASSERT_TRUE(WaitGroupReady());
+TEST_F(ExistingGroupTest, APersonsContentIsBound) {
+  ASSERT_NO_FATAL_FAILURE(BindByHand());
   EXPECT_EQ(GetGroup().content_name(), "by-hand");
   EXPECT_TRUE(GetGroupContent("by-hand").has_finalizer(kGroupContentProtection));
   // The person makes the members, too, which get the group as their owner.
