@@ -6,7 +6,7 @@
 #include "controllers/blockoperator/block_volume.h"
 #include "controllers/csi_codec.h"
 #include "platform/mounts/mounter.h"
-#include "platform/processes/exec.h"
+#include "platform/processes/endable_exec.h"
 
 namespace berth::roles {
 
@@ -25,24 +25,26 @@ class BlockOperatorRole : public Controller {
  public:
   BlockOperatorRole(const controllers::Context& context, blockoperator::Options options,
                     ExecOf exec_of)
-      : exec_of_(std::move(exec_of)),
+      : exec_([this, exec_of = std::move(exec_of)]() -> platform::Exec& {
+          return exec_of ? exec_of(kBlockPlugin) : *machine_.exec;
+        }),
         operator_(context, WithBackends(context.client, std::move(options))) {}
 
   std::string_view name() const override { return operator_.name(); }
   void Start() override { operator_.Start(); }
-  // A call of the storage may take half an hour, and would go on beside the next leader's if this
-  // process ended without it. Its outcome is unknown then, as after a crash.
+  // A call of the storage may take half an hour, and would go on beside the next leader's if it did
+  // not end with this term. The next leader finds out how far it came, as after a crash.
   void Stop() override {
-    machine_.exec->EndRuns();
+    exec_.EndRuns();
     operator_.Stop();
   }
 
  private:
   // `client` is borrowed.
-  blockoperator::Options WithBackends(kube::Client& client, blockoperator::Options options) const {
+  blockoperator::Options WithBackends(kube::Client& client, blockoperator::Options options) {
     options.open_backend = [this, &client](const base::Json& settings) {
       return block::OpenBackend(
-          settings, {.exec = exec_of_ ? exec_of_(kBlockPlugin) : *machine_.exec,
+          settings, {.exec = exec_,
                      .mounter = *machine_.mounter,
                      .proxy_socket = "",
                      .node = "",
@@ -56,7 +58,7 @@ class BlockOperatorRole : public Controller {
   }
 
   const Machine machine_;
-  const ExecOf exec_of_;
+  platform::EndableExec exec_;
   blockoperator::BlockOperator operator_;
 };
 

@@ -86,10 +86,6 @@ class ControllerProcessImpl : public ControllerProcess {
 
   ~ControllerProcessImpl() override {
     for (auto& thread : driver_threads_) thread.request_stop();
-    // The roles wait for what they run, which may take half an hour. It is ended, in pods and on
-    // this machine, and the next leader finds out how far it came, and goes on from there. Without
-    // pods the role itself ends what it runs (block_operator_role.cc).
-    if (utilities_ != nullptr) utilities_->CancelRuns();
     driver_threads_.clear();
     endpoints_.clear();
     if (informers_ != nullptr) informers_->Stop();

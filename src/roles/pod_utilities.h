@@ -41,11 +41,8 @@ class PodUtilities {
   platform::Exec& exec(std::string_view plugin) { return utilities_->GetExec(plugin); }
   // Runs them in that pod alone.
   platform::Exec& pod_exec(std::string_view plugin) { return utilities_->GetPodExec(plugin); }
-  // Ends running and later runs with CANCELLED, those in pods and those on this machine.
-  void CancelRuns() {
-    utilities_->CancelRuns();
-    utilities_->EndHostRuns();
-  }
+  // Ends running and later runs in pods with CANCELLED.
+  void CancelRuns() { utilities_->CancelRuns(); }
   platform::Mounter& mounter() { return *mounter_; }
 
  private:

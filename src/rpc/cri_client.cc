@@ -39,6 +39,14 @@ void CriClient::CancelAll() { stubs_->channel->CancelAll(); }
 BERTH_CRI_RPCS(BERTH_DEFINE)
 #undef BERTH_DEFINE
 
+base::StatusOr<cri::ExecSyncResponse> CriClient::ExecSync(const cri::ExecSyncRequest& request,
+                                                          Timeout timeout,
+                                                          const std::stop_token& stop) {
+  return CallUnary(*stubs_->channel,
+                   {.method = "ExecSync", .points = base::CallPointsOf<"rpc.cri.ExecSync">()},
+                   stubs_->Runtime, &cri::RuntimeService::Stub::ExecSync, request, timeout, stop);
+}
+
 base::Status CriClient::GetContainerEvents(
     std::stop_token stop, const std::function<void(const cri::ContainerEventResponse&)>& on_event) {
   const base::CallPoints points = base::CallPointsOf<"rpc.cri.GetContainerEvents">();

@@ -54,6 +54,9 @@ class CriClient {
                                                Timeout timeout);
   BERTH_CRI_RPCS(BERTH_DECLARE)
 #undef BERTH_DECLARE
+  // As ExecSync, but `stop` ends the call with CANCELLED. The program may run on.
+  base::StatusOr<cri::ExecSyncResponse> ExecSync(const cri::ExecSyncRequest& request,
+                                                 Timeout timeout, const std::stop_token& stop);
 
   // Streams container events (GetContainerEvents) on the calling thread, which calls `on_event`.
   // OK: `stop` was requested. UNAVAILABLE: the stream broke. UNIMPLEMENTED: the runtime has no such

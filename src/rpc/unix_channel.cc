@@ -140,7 +140,7 @@ UnixChannel::Running::~Running() {
 
 base::Status RunUnary(UnixChannel& channel, const CallName& name,
                       const google::protobuf::Message& request, google::protobuf::Message& response,
-                      Timeout timeout,
+                      Timeout timeout, const std::stop_token& stop,
                       const std::function<grpc::Status(grpc::ClientContext*)>& call) {
   const bool log = spdlog::should_log(spdlog::level::debug);
   if (log) {
@@ -159,6 +159,7 @@ base::Status RunUnary(UnixChannel& channel, const CallName& name,
     const auto left = timeout - std::chrono::duration_cast<milliseconds>(Clock::now() - start);
     context.set_deadline(std::chrono::system_clock::now() + left);
     const UnixChannel::Running running(channel, context);
+    const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
     status = ConvertUnreadable(FromGrpc(call(&context)));
   }
   span.End(status);

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -79,10 +80,11 @@ struct CallName {
 };
 
 // Runs `call` with a deadline, between the fault points, and blocks. Errors read "METHOD: cause".
-// An error that happened before the request was sent is marked (WasNotSent).
+// An error that happened before the request was sent is marked (WasNotSent). `stop` ends the call
+// with CANCELLED.
 base::Status RunUnary(UnixChannel& channel, const CallName& name,
                       const google::protobuf::Message& request, google::protobuf::Message& response,
-                      Timeout timeout,
+                      Timeout timeout, const std::stop_token& stop,
                       const std::function<grpc::Status(grpc::ClientContext*)>& call);
 
 // Calls `method` of `stub` as RunUnary does.
@@ -90,10 +92,11 @@ template <typename Response, typename Request, typename Stub>
 base::StatusOr<Response> CallUnary(UnixChannel& channel, const CallName& name, Stub& stub,
                                    grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                                 const Request&, Response*),
-                                   const Request& request, Timeout timeout) {
+                                   const Request& request, Timeout timeout,
+                                   const std::stop_token& stop = {}) {
   Response response;
   RETURN_IF_ERROR(RunUnary(
-      channel, name, request, response, timeout,
+      channel, name, request, response, timeout, stop,
       [&](grpc::ClientContext* context) { return (stub.*method)(context, request, &response); }));
   return response;
 }

@@ -18,7 +18,6 @@ class ContainerizedExec : public platform::Exec {
   base::StatusOr<platform::CommandResult> Run(const platform::Command& command) override {
     return host_->Run(MakeHostCommand(command));
   }
-  void EndRuns() override { host_->EndRuns(); }
 
  private:
   const std::unique_ptr<platform::Exec> host_ = platform::NewHostExec();

@@ -20,7 +20,6 @@ class HostUtilities : public Utilities {
   platform::Exec& GetExec(std::string_view /*plugin*/) override { return *exec_; }
   platform::Exec& GetPodExec(std::string_view /*plugin*/) override { return no_pod_; }
   HelperMounts& helper_mounts() override { return *helper_mounts_; }
-  void EndHostRuns() override { exec_->EndRuns(); }
 
  private:
   const std::unique_ptr<platform::Exec> exec_;

@@ -31,11 +31,9 @@ class Utilities {
   virtual HelperMounts& helper_mounts() = 0;
 
   // Ends running and later runs in pods with CANCELLED, because the process ends and no caller
-  // waits for them.
+  // waits for them. What runs on this host goes on: the next agent finds a mount that a helper is
+  // making.
   virtual void CancelRuns() {}
-  // Ends running and later runs on this host with CANCELLED, as Exec::EndRuns does. A node agent
-  // does not call it: a mount helper that is at work goes on, and the next agent finds its mount.
-  virtual void EndHostRuns() {}
   // Removes what this object keeps on the machine. Call it when nothing runs any more.
   virtual void Close() {}
 };

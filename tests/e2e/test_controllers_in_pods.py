@@ -1,5 +1,5 @@
 """Utilities of controllers and of the shipped driver run in the pod that is registered on their node, by the rules of nodes.
-What a controller runs, there or on its own machine, ends with the controller."""
+What the block operator runs, there or on its own machine, ends with its term."""
 import base64
 import json
 import os
@@ -10,6 +10,7 @@ import time
 
 import pytest
 from lib import flex, handmade_pod, objects
+from lib.local_api import LocalApi
 from lib.roles import LEASE, Role
 from lib.standalone import BINARY, wait_for
 
@@ -45,7 +46,7 @@ grep -o '"pool":"[a-z]*"' >>{log}
 echo '{{}}'
 END
 chmod 755 {folder}/berth-rbd; sleep 100000"""
-# Puts a program there that answers the first check of the storage, and ends no other call.
+# Puts a program there that answers each check of the storage, and ends no other call.
 HANGING = """mkdir -p {folder}
 cat >{folder}/berth-rbd <<'END'
 #!/bin/sh
@@ -194,7 +195,9 @@ def test_the_operator_of_a_process_of_its_own_calls_the_storage_in_the_registere
         berth.wait_gone("storageclusters", name)
 
 
-def test_an_operator_that_is_to_end_ends_what_it_runs_in_the_pod(new_berth, start):
+@pytest.fixture
+def hangs_in_pod(new_berth, start):
+    """Gives a Berth, a process of its operator that has a call in the registered pod, and a function that finds the call."""
     berth = new_berth(flags=["--feature-gates", "MountContainers=false"]).start()
     kubelet = berth.data / "kubelet"
     log = kubelet / "calls"
@@ -205,33 +208,86 @@ def test_an_operator_that_is_to_end_ends_what_it_runs_in_the_pod(new_berth, star
     role = start_operator(berth, start)
     berth.apply([ceph_secret(), ceph_cluster("first")])
     wait_for("a call in the pod", lambda: "called" in read_lines(log) and find_processes("sleep", seconds))
+    return berth, role, lambda: find_processes("sleep", seconds)
+
+
+def test_an_operator_that_is_to_end_ends_what_it_runs_in_the_pod(hangs_in_pod):
+    _, role, calls_now = hangs_in_pod
     begun = time.monotonic()
     assert role.stop() == 0
     assert time.monotonic() - begun < 10, "the call in the pod may take longer"
-    assert find_processes("sleep", seconds) == [], "nothing goes on that nobody knows of"
+    assert calls_now() == [], "nothing goes on that nobody knows of"
 
 
-@pytest.mark.parametrize("trap", TRAPS)
-def test_an_operator_that_is_to_end_ends_what_it_runs_on_its_machine(new_berth, short, trap):
+def test_an_operator_that_leads_no_more_ends_what_it_runs_in_the_pod(hangs_in_pod):
+    """Otherwise the call would go on beside the next leader's."""
+    berth, role, calls_now = hangs_in_pod
+    lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/berth-block-operator"
+    now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+    code, answer = LocalApi(berth.data / "api.sock").call(
+        "PATCH", lease, {"spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600, "renewTime": now}},
+        "application/merge-patch+json")
+    assert code == 200, answer
+    wait_for("the end of the call", lambda: calls_now() == [])
+    assert role.process.poll() is None, "the process waits for its next term"
+
+
+class HangingUtility:
+    """A copy of Berth whose berth-rbd ends no call but checks. `trap`: what berth-rbd does when it is told to end."""
+
+    def __init__(self, folder, trap):
+        self._log = folder / "calls"
+        self._seconds = f"2000{os.getpid()}"
+        self.program = pathlib.Path(shutil.copy(BINARY, folder / "berth"))
+        self._path = folder / "berth-rbd"
+        self._path.write_text(UTILITY.format(trap=TRAPS[trap].format(log=self._log), log=self._log, seconds=self._seconds))
+        self._path.chmod(0o755)
+
+    def wait_called(self):
+        wait_for("a call on the machine", lambda: "called" in read_lines(self._log) and find_processes("sleep", self._seconds))
+
+    def wait_ended(self):
+        # A process that is killed needs a moment to end.
+        wait_for("the end of the utility", lambda: not find_processes("sleep", self._seconds) and
+                 not find_processes("/bin/sh", str(self._path), "call"), seconds=10)
+
+    def was_told(self):
+        return "told" in read_lines(self._log)
+
+    def remove(self):
+        for process in find_processes("sleep", self._seconds):
+            os.kill(process, signal.SIGKILL)
+
+
+@pytest.fixture(params=TRAPS)
+def utility(request, short):
+    made = HangingUtility(short, request.param)
+    yield made, request.param == "in-order"
+    made.remove()
+
+
+def test_an_operator_that_is_to_end_ends_what_it_runs_on_its_machine(new_berth, short, utility):
+    utility, in_order = utility
     berth = new_berth().start()
-    log = short / "calls"
-    seconds = f"2000{os.getpid()}"
-    program = pathlib.Path(shutil.copy(BINARY, short / "berth"))
-    utility = short / "berth-rbd"
-    utility.write_text(UTILITY.format(trap=TRAPS[trap].format(log=log), log=log, seconds=seconds))
-    utility.chmod(0o755)
     role = Role(short / "role.log", "controller", "--roles=block-operator", "--kubeconfig", berth.data / "kubeconfig", *LEASE,
-                "--block-operator-agents=false", program=program)
+                "--block-operator-agents=false", program=utility.program)
     try:
         berth.apply([ceph_secret(), ceph_cluster("first")])
-        wait_for("a call on the machine", lambda: "called" in read_lines(log) and find_processes("sleep", seconds))
+        utility.wait_called()
         assert role.stop() == 0
-        # A process that is killed needs a moment to end.
-        wait_for("the end of the utility", lambda: not find_processes("sleep", seconds) and
-                 not find_processes("/bin/sh", str(utility), "call"), seconds=10)
-        assert ("told" in read_lines(log)) == (trap == "in-order")
+        utility.wait_ended()
+        assert utility.was_told() == in_order
         assert "the process ends without it" not in role.log(), "the role has waited for what it runs"
     finally:
         role.stop()
-        for process in find_processes("sleep", seconds):
-            os.kill(process, signal.SIGKILL)
+
+
+def test_the_operator_of_berth_up_ends_what_it_runs_on_its_machine(new_berth, utility):
+    utility, in_order = utility
+    berth = new_berth(binary=utility.program).start()
+    berth.apply([ceph_secret(), ceph_cluster("first")])
+    utility.wait_called()
+    berth.stop()
+    utility.wait_ended()
+    assert utility.was_told() == in_order
+    assert "the process ends without it" not in berth.log.read_text()

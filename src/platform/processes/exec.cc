@@ -12,8 +12,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
+#include <functional>
 #include <string_view>
 
 #include "base/files/whole_file.h"
@@ -125,27 +125,21 @@ struct Stream {
   }
 };
 
-enum class Collected { kEnded, kLate, kCancelled, kEnding };
+enum class Collected { kEnded, kLate, kEnding };
 
-// When to stop waiting for a process. The descriptors are borrowed; -1: none.
-struct Limits {
-  Deadline deadline;
-  int cancel_fd = -1;  // readable: kCancelled
-  int ending_fd = -1;  // readable: kEnding
-};
-
-// Waits until the process has ended. It does not wait for output that the process's own children
-// still hold open, because a mount helper may leave a FUSE daemon behind.
-Collected CollectOutput(int pidfd, Stream& out, Stream& err, const Limits& limits) {
+// Waits until the process has ended, or `ending_fd` (-1: none) is readable. It does not wait for
+// output that the process's own children still hold open, because a mount helper may leave a FUSE
+// daemon behind.
+Collected CollectOutput(int pidfd, Stream& out, Stream& err, Deadline deadline,
+                        int ending_fd = -1) {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        limits.deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) return Collected::kLate;
-    std::array<pollfd, 5> fds = {{{.fd = pidfd, .events = POLLIN, .revents = 0},
+    std::array<pollfd, 4> fds = {{{.fd = pidfd, .events = POLLIN, .revents = 0},
                                   {.fd = out.fd.get(), .events = POLLIN, .revents = 0},
                                   {.fd = err.fd.get(), .events = POLLIN, .revents = 0},
-                                  {.fd = limits.cancel_fd, .events = POLLIN, .revents = 0},
-                                  {.fd = limits.ending_fd, .events = POLLIN, .revents = 0}}};
+                                  {.fd = ending_fd, .events = POLLIN, .revents = 0}}};
     const int n =
         poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(left.count(), 1 << 30)));
     if (n < 0 && errno != EINTR) return Collected::kLate;
@@ -157,8 +151,7 @@ Collected CollectOutput(int pidfd, Stream& out, Stream& err, const Limits& limit
       err.Drain();
       return Collected::kEnded;
     }
-    if (fds[3].revents != 0) return Collected::kCancelled;
-    if (fds[4].revents != 0) return Collected::kEnding;
+    if (fds[3].revents != 0) return Collected::kEnding;
   }
 }
 
@@ -179,14 +172,23 @@ base::Status KilledError(const Command& command, Collected why) {
     return base::Error(base::StatusCode::kCancelled, "{} was ended, because its caller is to end",
                        command.argv[0]);
   }
-  if (why == Collected::kCancelled) {
-    return base::Error(base::StatusCode::kCancelled, "{} was killed, because nobody waits for it",
-                       command.argv[0]);
-  }
   return base::Error(base::StatusCode::kDeadlineExceeded,
                      "{} did not end within {} ms and was killed", command.argv[0],
                      command.timeout.count());
 }
+
+// A descriptor that is readable once a stop is requested.
+class StopEvent {
+ public:
+  explicit StopEvent(const std::stop_token& stop)
+      : fd_(stop.stop_possible() ? eventfd(0, EFD_CLOEXEC) : -1),
+        write_(stop, [this] { eventfd_write(fd_.get(), 1); }) {}
+  int fd() const { return fd_.get(); }
+
+ private:
+  const base::UniqueFd fd_;
+  const std::stop_callback<std::function<void()>> write_;
+};
 
 class HostExec : public Exec {
  public:
@@ -194,7 +196,7 @@ class HostExec : public Exec {
     if (command.argv.empty()) {
       return base::Error(base::StatusCode::kInvalidArgument, "run: no program given");
     }
-    if (ended_) {
+    if (command.ending.stop_requested()) {
       return base::Error(base::StatusCode::kCancelled,
                          "{} was not run, because its caller is to end", command.argv[0]);
     }
@@ -208,6 +210,8 @@ class HostExec : public Exec {
       return fmt::format("/proc/{}/fd/{}", getpid(), secrets.back().get());
     };
     ASSIGN_OR_RETURN(const std::vector<std::string> argv, BuildArgv(command, place));
+    const StopEvent ending(command.ending);
+    if (command.ending.stop_possible() && ending.fd() < 0) return ErrnoError(errno, "eventfd");
     int out_ends[2], err_ends[2];
     if (pipe2(out_ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
     base::UniqueFd out_read(out_ends[0]), out_write(out_ends[1]);
@@ -228,11 +232,9 @@ class HostExec : public Exec {
     Stream out{std::move(out_read), &result.out, command.max_output};
     LinePasser lines;
     Stream err{std::move(err_read), &result.err, command.max_output, &lines};
-    const Collected collected = pidfd.valid() ? CollectOutput(pidfd.get(), out, err,
-                                                              {.deadline = deadline,
-                                                               .cancel_fd = command.cancel_fd,
-                                                               .ending_fd = ending_.get()})
-                                              : Collected::kLate;
+    const Collected collected = pidfd.valid()
+                                    ? CollectOutput(pidfd.get(), out, err, deadline, ending.fd())
+                                    : Collected::kLate;
     if (collected != Collected::kEnded) {
       if (collected == Collected::kEnding) AskGroupToEnd(pid, pidfd.get(), out, err);
       KillGroup(pid, pidfd.get());
@@ -248,12 +250,6 @@ class HostExec : public Exec {
     return result;
   }
 
-  void EndRuns() override {
-    ended_ = true;
-    // It is never read, so it stays readable for all runs, also for one that is about to start.
-    eventfd_write(ending_.get(), 1);
-  }
-
  private:
   // Sends the group SIGTERM, and waits at most kEndGrace until none of it lives. Its output is read
   // meanwhile, because a program may have to write before it can end.
@@ -261,7 +257,7 @@ class HostExec : public Exec {
     constexpr std::chrono::milliseconds kPause(10);
     const Deadline grace = std::chrono::steady_clock::now() + kEndGrace;
     kill(-pid, SIGTERM);
-    if (CollectOutput(pidfd, out, err, {.deadline = grace}) != Collected::kEnded) return;
+    if (CollectOutput(pidfd, out, err, grace) != Collected::kEnded) return;
     // The leader is not reaped yet, so that no other group can have its number.
     while (std::chrono::steady_clock::now() < grace && HasFollowers(pid)) {
       poll(nullptr, 0, kPause.count());
@@ -275,15 +271,12 @@ class HostExec : public Exec {
     std::string ignored;
     Stream none{base::UniqueFd(), &ignored, 0};
     const Deadline grace = std::chrono::steady_clock::now() + kKillGrace;
-    if (pidfd >= 0 && CollectOutput(pidfd, none, none, {.deadline = grace}) == Collected::kEnded) {
+    if (pidfd >= 0 && CollectOutput(pidfd, none, none, grace) == Collected::kEnded) {
       waitpid(pid, nullptr, 0);
     } else {
       ReapLater(pid);
     }
   }
-
-  std::atomic<bool> ended_ = false;
-  const base::UniqueFd ending_{eventfd(0, EFD_CLOEXEC)};
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,11 @@ struct Command {
   // The program may leave a daemon behind (a FUSE file system) that keeps its streams open: the run
   // ends when the program itself ends, wherever it runs.
   bool leaves_daemon = false;
-  // If this descriptor becomes readable, the caller no longer waits for the program, which is then
-  // killed as at its deadline, and Run returns CANCELLED. Borrowed; -1: none. Only for runs on this
-  // host.
-  int cancel_fd = -1;
+  // When its stop is requested, because the caller is to end, the program is ended, too, and Run
+  // returns CANCELLED within five seconds. On this host the program's process group gets SIGTERM,
+  // and three seconds later SIGKILL, if one of its processes still lives; in a pod it gets SIGKILL.
+  // What a program that has ended left behind, such as a daemon of a mount, lives on.
+  std::stop_token ending;
 };
 
 struct CommandResult {
@@ -50,12 +52,6 @@ class Exec {
   // is empty, or a secret is too large. DEADLINE_EXCEEDED, CANCELLED: the whole process group was
   // killed; the outcome of what it did is unknown.
   virtual base::StatusOr<CommandResult> Run(const Command& command) = 0;
-  // For a process or a role that is to end: has each running Run on this host end its program, and
-  // return CANCELLED within five seconds. The program's process group gets SIGTERM, and three
-  // seconds later SIGKILL, if one of its processes still lives. Each later Run returns CANCELLED
-  // and runs nothing. Returns at once. What a program has left behind that has ended, such as a
-  // daemon of a mount, lives on. An Exec that runs nothing on this host does nothing.
-  virtual void EndRuns() {}
 };
 
 // Runs programs on this host, each in a process group of its own, with no inherited descriptors.

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -13,6 +12,7 @@
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
 #include "platform/processes/child.h"
+#include "platform/processes/endable_exec.h"
 #include "platform/processes/error_lines.h"
 #include "platform/processes/exec_parts.h"
 
@@ -134,14 +134,6 @@ TEST_F(ExecTest, OutputWithoutEndKeepsNobodyWaiting) {
   EXPECT_EQ(kill(std::stoi(result.err), SIGKILL), 0);
 }
 
-TEST_F(ExecTest, KillsWhatNobodyWaitsForAnyMore) {
-  const base::UniqueFd cancel(eventfd(1, EFD_CLOEXEC));
-  const auto result =
-      exec_->Run({.argv = {"sleep", "1000"}, .timeout = minutes(10), .cancel_fd = cancel.get()});
-  EXPECT_EQ(base::ToString(result.status()),
-            "CANCELLED: sleep was killed, because nobody waits for it");
-}
-
 TEST_F(ExecTest, KillsTheWholeGroupAtTheTimeOut) {
   const TempFolder folder;
   // The grandchild holds the FIFO open; when it dies, the reader sees the end of file.
@@ -161,7 +153,7 @@ TEST_F(ExecTest, KillsTheWholeGroupAtTheTimeOut) {
 // sees that it has begun, and when the last process that holds it has ended.
 class RunToEnd {
  public:
-  explicit RunToEnd(Exec& exec) : exec_(exec) {}
+  explicit RunToEnd(Exec& exec) : exec_([&exec]() -> Exec& { return exec; }) {}
 
   // Starts the script, and waits until it has written "up".
   void Begin(const std::string& script) {
@@ -189,7 +181,7 @@ class RunToEnd {
   }
 
  private:
-  Exec& exec_;
+  EndableExec exec_;
   const TempFolder folder_;
   const std::string fifo_ = folder_ / "fifo";
   base::UniqueFd reader_;
@@ -232,9 +224,11 @@ TEST_F(ExecTest, WhatOutlivesItsProgramIsKilled) {
 TEST_F(ExecTest, ADaemonOfAnEarlierRunLivesOnAndNothingRunsLater) {
   const TempFolder folder;
   const int daemon = std::stoi(Sh("sleep 1000 >/dev/null 2>&1 & echo $!").out);
-  exec_->EndRuns();
-  EXPECT_EQ(base::ToString(exec_->Run({.argv = {"touch", folder / "made"}}).status()),
+  EndableExec role([this]() -> Exec& { return *exec_; });
+  role.EndRuns();
+  EXPECT_EQ(base::ToString(role.Run({.argv = {"touch", folder / "made"}}).status()),
             "CANCELLED: touch was not run, because its caller is to end");
+  EXPECT_EQ(Sh("echo others").out, "others\n");
   EXPECT_NE(access((folder / "made").c_str(), F_OK), 0);
   EXPECT_EQ(kill(daemon, 0), 0);
   EXPECT_EQ(kill(daemon, SIGKILL), 0);

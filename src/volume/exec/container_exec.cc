@@ -242,7 +242,7 @@ StatusOr<std::optional<CommandResult>> ContainerExec::Run(const PodContainer& co
   for (const std::string& argument : prepared.argv) request.add_cmd(argument);
   request.set_timeout(
       std::chrono::ceil<std::chrono::seconds>(command.timeout + kRuntimeGrace).count());
-  const auto answer = runtime_.ExecSync(request, TimeLeft(deadline));
+  const auto answer = runtime_.ExecSync(request, TimeLeft(deadline), command.ending);
   if (!answer.ok()) {
     const auto failure = ExplainFailure(answer.status(), prepared, container, command, runtime_);
     span.End(failure.ok() ? answer.status() : failure.status());

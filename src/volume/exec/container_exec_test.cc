@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <sstream>
+#include <thread>
 
 #include "platform/processes/error_lines.h"
 #include "volume/exec/fake_mount_pod.h"
@@ -176,6 +177,27 @@ TEST_F(ContainerExecTest, AtTheDeadlineTheWholeRunIsGoneThoughItIgnoresSigterm) 
   EXPECT_THAT(base::Message(result.status()), HasSubstr("sh in container 'gluster'"));
   EXPECT_TRUE(HasEnded(pid));
   EXPECT_TRUE(HasEnded(child));
+}
+
+TEST_F(ContainerExecTest, ACallerThatIsToEndEndsItsOwnRuns) {
+  const std::string pid = pods_.folder() / "pid", end = pods_.folder() / "end";
+  auto of_another = std::async(std::launch::async, [&] {
+    return RunWell(
+        {.argv = {"sh", "-c", fmt::format("until [ -e {} ]; do sleep 0.01; done; echo done", end)},
+         .timeout = 5min});
+  });
+  std::stop_source ending;
+  std::jthread caller([&] {
+    while (!Slurp(pid).ends_with('\n')) std::this_thread::sleep_for(1ms);
+    ending.request_stop();
+  });
+  const auto result = Run({.argv = {"sh", "-c", fmt::format("echo $$ >{}; exec sleep 600", pid)},
+                           .timeout = 5min,
+                           .ending = ending.get_token()});
+  EXPECT_EQ(result.status().code(), StatusCode::kCancelled);
+  EXPECT_TRUE(HasEnded(pid));
+  std::ofstream{end};
+  EXPECT_EQ(of_another.get().out, "done\n");
 }
 
 TEST_F(ContainerExecTest, ALostAnswerIsAnUnknownOutcome) {

@@ -81,7 +81,6 @@ class UtilityRouter : public Utilities {
   platform::Exec& GetPodExec(std::string_view plugin) override { return GetWays(plugin).in_pod; }
   HelperMounts& helper_mounts() override { return mounts_; }
   void CancelRuns() override { runtime_->CancelAll(); }
-  void EndHostRuns() override { host_->EndRuns(); }
   void Close() override { folders_.Close(); }
 
   Status LoadRecords() { return mounts_.LoadRecords(); }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "platform/processes/endable_exec.h"
 #include "volume/exec/fake_mount_pod.h"
 
 namespace berth::volume {
@@ -44,11 +45,18 @@ TEST_F(RouterTest, WithoutARegistrationTheHostRunsIt) {
   EXPECT_EQ(pods_.runtime().script().Count("ListContainers"), 0);
 }
 
-TEST_F(RouterTest, WhatRunsOnTheHostEndsWithTheProcessAndNotWithThePods) {
+TEST_F(RouterTest, WhatRunsOnTheHostDoesNotEndWithThePods) {
   router_->CancelRuns();
   EXPECT_EQ(Where(), "host\n");
-  router_->EndHostRuns();
-  EXPECT_EQ(router_->GetExec(kPlugin).Run(kWhere).status().code(), StatusCode::kCancelled);
+}
+
+TEST_F(RouterTest, ARoleThatHasEndedRunsNothingAnywhere) {
+  platform::EndableExec role([this]() -> platform::Exec& { return router_->GetExec(kPlugin); });
+  role.EndRuns();
+  EXPECT_EQ(role.Run(kWhere).status().code(), StatusCode::kCancelled);
+  const std::string id = pods_.Register("uid-1");
+  EXPECT_EQ(role.Run(kWhere).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(Where(), id + "\n");
 }
 
 TEST_F(RouterTest, ARegisteredPodRunsItAndOnlyItsPluginsUtilities) {

@@ -1,7 +1,5 @@
 #include "volume/flex/driver_call.h"
 
-#include <sys/eventfd.h>
-
 #include <array>
 
 #include "base/fault.h"
@@ -65,12 +63,9 @@ Status CannotRunError(const Status& why) {
 std::string_view NameOf(DriverCommand command) { return GetFacts(command).name; }
 
 DriverCalls::DriverCalls(platform::Exec& exec, const Deadlines& deadlines)
-    : exec_(exec), deadlines_(deadlines), cancel_(eventfd(0, EFD_CLOEXEC)) {}
+    : exec_(exec), deadlines_(deadlines) {}
 
-void DriverCalls::CancelCalls() {
-  cancelled_ = true;
-  if (cancel_.valid()) eventfd_write(cancel_.get(), 1);
-}
+void DriverCalls::CancelCalls() { cancel_.request_stop(); }
 
 std::chrono::milliseconds DriverCalls::DeadlineOf(DriverCommand command) const {
   switch (command) {
@@ -101,7 +96,7 @@ StatusOr<DriverReply> DriverCalls::RunDriver(const DriverVersion& version, Drive
       // One byte more than a reply may have, to notice that a reply is too long.
       .max_output = kMaxDriverReply + 1,
       .leaves_daemon = command == DriverCommand::kMount || command == DriverCommand::kMountDevice,
-      .cancel_fd = cancel_.get()};
+      .ending = cancel_.get_token()};
   for (std::string& argument : arguments) run.argv.push_back(std::move(argument));
   base::FlightSpan span(base::FlightKind::kCall, NameOf(command), version.driver);
   const auto result = exec_.Run(run);
@@ -116,7 +111,8 @@ StatusOr<DriverReply> DriverCalls::CallDriver(const DriverVersion& version, Driv
                                               const SecretWords& secrets) {
   const std::string what =
       fmt::format("Flexvolume driver '{}': {}", version.driver, NameOf(command));
-  if (cancelled_) return Error(StatusCode::kCancelled, "{} is not called any more", what);
+  if (cancel_.stop_requested())
+    return Error(StatusCode::kCancelled, "{} is not called any more", what);
   if (IsUnsupported(version, command)) {
     return Error(StatusCode::kUnimplemented, "{} is not supported", what);
   }

@@ -14,11 +14,11 @@
 // Thread-safe; the exec is borrowed.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,7 +26,6 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "platform/mounts/mount_paths.h"
 #include "platform/processes/exec.h"
 #include "volume/flex/driver_options.h"
@@ -101,7 +100,7 @@ class DriverCalls {
   base::Status ExpandFs(const DriverVersion& version, const DriverOptions& options,
                         const std::string& device, const Growth& growth);
 
-  // Kills the calls that run on this host. They and all later calls fail with CANCELLED.
+  // Ends the running calls. They and all later calls fail with CANCELLED.
   void CancelCalls();
 
  private:
@@ -116,8 +115,7 @@ class DriverCalls {
 
   platform::Exec& exec_;
   const Deadlines deadlines_;
-  std::atomic<bool> cancelled_ = false;
-  const base::UniqueFd cancel_;
+  std::stop_source cancel_;
   mutable base::Mutex mutex_;
   // By version and command.
   std::set<std::pair<std::string, DriverCommand>> unsupported_ ABSL_GUARDED_BY(mutex_);

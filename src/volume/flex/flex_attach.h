@@ -43,7 +43,7 @@ class FlexAttach : public VolumeAttacher {
   // OK if the driver does not support it: then the volume has the new size already.
   base::Status ExpandVolume(const VolumeSpec& spec, int64_t new_bytes, int64_t old_bytes) override;
 
-  // Kills the running calls. They and all later calls fail with CANCELLED.
+  // Ends the running calls. They and all later calls fail with CANCELLED.
   void CancelCalls() { calls_.CancelCalls(); }
 
  private:
