@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -95,16 +96,18 @@ class AgentTest : public testing::Test {
                                .uses = {{entry, State::kMounted}}}));
   }
 
-  base::StatusOr<std::unique_ptr<Agent>> StartAgent() {
-    return Agent::Start({.node = "n1",
+  base::StatusOr<std::unique_ptr<Agent>> StartAgent(
+      const SelfFenceTimes& self_fence = SelfFenceTimes()) {
+    AgentOptions options{.node = "n1",
                          .data_folder = folder_ / "data",
                          .kubelet_folder = "/k",
                          .socket = folder_ / "sock",
                          .drivers = {"berth.dev/block"},
                          .plugin_folder = folder_ / "plugins",
                          .driver_executable = folder_ / "driver",
-                         .after_harmless_change = std::chrono::hours(1)},
-                        client_, events_, clock_,
+                         .after_harmless_change = std::chrono::hours(1)};
+    options.self_fence = self_fence;
+    return Agent::Start(options, client_, events_, clock_,
                         [this](const Json&) -> base::StatusOr<std::unique_ptr<block::Backend>> {
                           return std::unique_ptr<block::Backend>(
                               std::make_unique<block::FakeBackend>(images_, "n1"));
@@ -123,6 +126,13 @@ class AgentTest : public testing::Test {
   kube::EventRecorder events_{client_, clock_, "berth-block-agent", "n1"};
   block::FakeImages images_;
 };
+
+TEST_F(AgentTest, DoesNotStartWithTimesInWhichANodeWouldNotHaveTakenItsVolumesOff) {
+  const auto started = StartAgent(
+      SelfFenceTimes{.after = std::chrono::seconds(15), .grace_period = std::chrono::seconds(30)});
+  EXPECT_EQ(started.status().code(), base::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "data")) << "nothing was made";
+}
 
 TEST_F(AgentTest, AFenceThatIsGoneIsLookedAtAtOnceAndOneThatStillNamesThisNodeIsNot) {
   AddMounted("whole");

@@ -115,6 +115,14 @@ class StorageSite:
     def status(self, name):
         return (self.berth.get("storageclusters", name) or {}).get("status", {})
 
+    def wait_failed(self, name, said):
+        """The StorageCluster says what is wrong with its back end: in its phase, its condition and an event."""
+        wait_for(f"StorageCluster {name} to fail", lambda: self.status(name).get("phase") == "Failed")
+        status = self.status(name)
+        [ready] = [one for one in status["conditions"] if one["type"] == "Ready"]
+        assert said in status["message"] and said in ready["message"] and ready["status"] == "False", status
+        self.wait_event(name, "BackendFailed", said)
+
     def wait_ready(self, name):
         wait_for(f"StorageCluster {name} to be ready", lambda: self.status(name).get("phase") == "Ready")
 

@@ -138,10 +138,7 @@ def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
     site.secret("wrong", username=USER, password="another-secret-here")
     for name, (more, said) in cases.items():
         site.cluster(name, **more)
-    for name, (more, said) in cases.items():
-        wait_for(f"{name} to fail", lambda name=name: site.status(name).get("phase") == "Failed")
-        assert said in site.status(name)["message"], site.status(name)
-        site.wait_event(name, "BackendFailed", said)
+        site.wait_failed(name, said)
         assert PASSWORD not in json.dumps(site.status(name))
     site.secret("absent", username=USER, password=PASSWORD)
     site.wait_ready("no-secret")

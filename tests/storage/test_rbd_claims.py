@@ -85,10 +85,12 @@ def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
     site.secret("wrong", wrong)
     for name, (more, said) in cases.items():
         site.cluster(name, **more)
-        wait_for(f"{name} to fail", lambda name=name: site.status(name).get("phase") == "Failed")
-        assert said in site.status(name)["message"], site.status(name)
-        wait_for("the event", lambda name=name, said=said: [
-            e for e in site.berth.events(name) if e["reason"] == "BackendFailed" and said in e["message"]], seconds=10)
+        site.wait_failed(name, said)
+    # A claim of such a cluster is told the same, and nothing is made for it.
+    site.berth.apply(objects.claim("data", site.size, "no-pool"))
+    assert "nowhere" in site.wait_event("data", "ProvisioningFailed")
+    site.berth.run("delete", "pvc", "data")
+    assert site.images() == {}
     # A Secret that a person makes counts soon.
     site.secret("absent")
     wait_for("the mended cluster", lambda: site.status("no-secret").get("phase") == "Ready", seconds=40)

@@ -16,21 +16,30 @@ std::string ReadClusterCondition(const api::StorageCluster& cluster, std::string
   return "";
 }
 
+ClusterCondition TroubleCondition(std::string_view type, const std::string& message,
+                                  std::string_view none) {
+  const bool is_true = !message.empty();
+  return {.type = std::string(type),
+          .is_true = is_true,
+          .reason = std::string(is_true ? type : none),
+          .message = message};
+}
+
 Json ReplaceClusterCondition(const api::StorageCluster& cluster, const ClusterCondition& condition,
                              const base::Clock& clock) {
-  const bool is_true = !condition.message.empty();
   Json made = {{"type", condition.type},
-               {"status", is_true ? "True" : "False"},
-               {"reason", is_true ? condition.type : condition.false_reason},
+               {"status", condition.is_true ? "True" : "False"},
+               {"reason", condition.reason},
                {"message", condition.message},
                {"lastTransitionTime", api::FormatTime(clock.Now())}};
-  Json conditions = Json::array();
-  for (const Json& other : base::json::Array(cluster.json(), {"status", "conditions"})) {
-    if (String(other, {"type"}) != condition.type) {
-      conditions.push_back(other);
-    } else if (String(other, {"status"}) == String(made, {"status"})) {
+  Json conditions = base::json::Array(cluster.json(), {"status", "conditions"});
+  for (Json& other : conditions) {
+    if (String(other, {"type"}) != condition.type) continue;
+    if (String(other, {"status"}) == String(made, {"status"})) {
       made["lastTransitionTime"] = String(other, {"lastTransitionTime"});
     }
+    other = std::move(made);
+    return conditions;
   }
   conditions.push_back(std::move(made));
   return conditions;

@@ -14,10 +14,16 @@ namespace berth::controllers::blockoperator {
 std::string ReadClusterCondition(const api::StorageCluster& cluster, std::string_view type);
 
 struct ClusterCondition {
-  std::string type;     // also the reason while the condition is True
-  std::string message;  // "": the condition is False
-  std::string false_reason;
+  std::string type;
+  bool is_true = false;
+  std::string reason;
+  std::string message;
 };
+
+// A condition that is True, with its type as the reason, while `message` says what is wrong, and
+// else False with the reason `none`.
+ClusterCondition TroubleCondition(std::string_view type, const std::string& message,
+                                  std::string_view none);
 
 // Returns status.conditions of the cluster with this condition in the place of the one of its type.
 // The conditions of other types stay. Write the result with the cluster's version (PatchAt), so

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "controllers/blockoperator/block_volume.h"
 #include "controllers/blockoperator/claim_plan.h"
+#include "controllers/blockoperator/cluster_conditions.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/claims.h"
 #include "controllers/writes.h"
@@ -20,12 +21,16 @@ namespace {
 constexpr char kReady[] = "Ready";
 constexpr char kFailed[] = "Failed";
 constexpr char kDeleting[] = "Deleting";
+constexpr char kAnswers[] = "the back end answers";
 constexpr char kClean[] = "Clean";
 constexpr char kGone[] = "Gone";
 // The time between two checks while the operator waits for nodes or images. An answer of a node
 // queues the cluster at once.
 constexpr std::chrono::seconds kRecheckInterval{10};
 constexpr size_t kMaxListedImages = 10;
+
+// The reason of events and of the condition Ready.
+const char* ReasonOf(bool ready) { return ready ? "BackendReady" : "BackendFailed"; }
 
 std::string StateOf(const api::StorageCluster& cluster, const std::string& node) {
   return cluster.String({"status", "nodes", node, "state"});
@@ -115,10 +120,10 @@ Clusters::Outcome Clusters::CheckCluster(const Cluster& cluster) {
   if (reachable.code() == StatusCode::kCancelled) return Outcome::Retry(reachable);
   const std::string phase = reachable.ok() ? kReady : kFailed;
   if (cluster.String({"status", "phase"}) != phase) {
-    context_.events.Record(
-        cluster.reference(), reachable.ok() ? EventType::kNormal : EventType::kWarning,
-        reachable.ok() ? "BackendReady" : "BackendFailed",
-        reachable.ok() ? "the back end answers" : std::string(base::Message(reachable)));
+    context_.events.Record(cluster.reference(),
+                           reachable.ok() ? EventType::kNormal : EventType::kWarning,
+                           ReasonOf(reachable.ok()),
+                           reachable.ok() ? kAnswers : std::string(base::Message(reachable)));
   }
   const Status written = WritePhase(cluster, phase, std::string(base::Message(reachable)));
   if (!written.ok()) return AfterApi(written);
@@ -129,12 +134,25 @@ Clusters::Outcome Clusters::CheckCluster(const Cluster& cluster) {
 
 Status Clusters::WritePhase(const Cluster& cluster, std::string_view phase,
                             const std::string& message) {
+  const bool ready = phase == kReady;
+  Json conditions =
+      ReplaceClusterCondition(cluster,
+                              {.type = kReady,
+                               .is_true = ready,
+                               .reason = phase == kDeleting ? kDeleting : ReasonOf(ready),
+                               .message = ready ? kAnswers : message},
+                              context_.clock);
   if (cluster.String({"status", "phase"}) == phase &&
-      cluster.String({"status", "message"}) == message) {
+      cluster.String({"status", "message"}) == message &&
+      conditions == base::json::Array(cluster.json(), {"status", "conditions"})) {
     return base::OkStatus();
   }
-  return Patch(context_.client, clusters_, cluster,
-               {{"status", {{"phase", std::string(phase)}, {"message", message}}}}, "status")
+  return PatchAt(context_.client, clusters_, cluster,
+                 {{"status",
+                   {{"phase", std::string(phase)},
+                    {"message", message},
+                    {"conditions", std::move(conditions)}}}},
+                 "status")
       .status();
 }
 

@@ -13,6 +13,15 @@ class ClustersTest : public BlockOperatorTest {
   bool WaitPhase(const std::string& phase) {
     return cluster_.WaitUntil([&] { return Phase() == phase; });
   }
+  // Its status and its message; "": there is none of that type.
+  std::string ConditionOf(const std::string& type) {
+    const Json cluster = GetCluster().json();
+    for (const Json& one : base::json::Array(cluster, {"status", "conditions"})) {
+      if (one["type"] != type) continue;
+      return one["status"].get<std::string>() + " " + one["message"].get<std::string>();
+    }
+    return "";
+  }
   void Delete() { ASSERT_TRUE(kube::Delete(cluster_.client, GetCluster()).ok()); }
   // As the agent of a node.
   void AnswerCleanup(const std::string& node, const Json& said) {
@@ -36,10 +45,20 @@ TEST_F(ClustersTest, SaysWhyTheBackEndIsNotThereAndWhenItIs) {
   Begin();
   ASSERT_TRUE(WaitPhase("Failed"));
   EXPECT_EQ(Message(), "no route to the server");
+  EXPECT_EQ(ConditionOf("Ready"), "False no route to the server");
   EXPECT_TRUE(cluster_.events.WaitFor("Warning BackendFailed pool: no route"));
   store_->SetOutage(base::OkStatus());
   ASSERT_TRUE(WaitPhase("Ready"));
   EXPECT_EQ(Message(), "");
+  EXPECT_EQ(ConditionOf("Ready"), "True the back end answers");
+}
+
+TEST_F(ClustersTest, TheStatusOfAnEarlierVersionGetsItsCondition) {
+  PutCluster({{"status", {{"phase", "Ready"}, {"message", ""}}}});
+  Begin();
+  ASSERT_TRUE(cluster_.WaitUntil([&] { return !ConditionOf("Ready").empty(); }));
+  EXPECT_EQ(ConditionOf("Ready"), "True the back end answers");
+  EXPECT_EQ(Phase(), "Ready");
 }
 
 TEST_F(ClustersTest, AFailureThatStaysIsCheckedMoreAndMoreSeldom) {
@@ -215,15 +234,7 @@ class FencedClustersTest : public ClustersTest {
     }
     return nodes;
   }
-  // The status and the message of the condition FencesLeft; "": there is none.
-  std::string Condition() {
-    const Json cluster = GetCluster().json();
-    for (const Json& one : base::json::Array(cluster, {"status", "conditions"})) {
-      if (one["type"] != "FencesLeft") continue;
-      return one["status"].get<std::string>() + " " + one["message"].get<std::string>();
-    }
-    return "";
-  }
+  std::string Condition() { return ConditionOf("FencesLeft"); }
   bool WaitCondition(const std::string& text) {
     return cluster_.WaitUntil([&] { return Condition().find(text) != std::string::npos; });
   }

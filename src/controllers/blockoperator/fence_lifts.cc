@@ -210,8 +210,7 @@ Status FenceLifts::WriteStatus(const api::StorageCluster& cluster, const Lifted&
     if (!left.empty())
       message = fmt::format("{} (it failed: {})", left, base::Message(lifted.storage));
     status["conditions"] = ReplaceClusterCondition(
-        cluster, {.type = kFencesLeft, .message = message, .false_reason = "NoneLeft"},
-        context_.clock);
+        cluster, TroubleCondition(kFencesLeft, message, "NoneLeft"), context_.clock);
   }
   if (status.empty()) return base::OkStatus();
   RETURN_IF_ERROR(PatchAt(context_.client, clusters_, cluster, {{"status", status}}, "status"));

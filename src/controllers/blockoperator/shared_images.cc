@@ -94,8 +94,7 @@ SharedImages::Outcome SharedImages::Sync(const std::string& name) {
     message += fmt::format("; and {} more", shared.size() - kMaxListed);
   if (message == ConditionOf(*cluster)) return Outcome::Done();
   const Json conditions = ReplaceClusterCondition(
-      *cluster, {.type = kNamedTwice, .message = message, .false_reason = "NoneShared"},
-      context_.clock);
+      *cluster, TroubleCondition(kNamedTwice, message, "NoneShared"), context_.clock);
   const Status written = PatchAt(context_.client, clusters_, *cluster,
                                  {{"status", {{"conditions", conditions}}}}, "status")
                              .status();
