@@ -1,4 +1,4 @@
-"""What the tests share: one containerd for the session, and Berths that run on it."""
+"""What the tests share: one containerd for the session, Berths that run on it, and virtual machines."""
 import pathlib
 import shutil
 import signal
@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from lib import leaks, mounts, standalone  # noqa: E402
+from lib import leaks, mounts, standalone, vm  # noqa: E402
 from lib.drivers import page as drivers_page  # noqa: E402
 
 
@@ -97,3 +97,36 @@ def leak_free(berth):
     berth.remove_everything()
     left = before.leaked_since()
     assert not left, "left behind:\n" + "\n".join(left)
+
+
+@pytest.fixture
+def vm_folder():
+    """A folder with a short path for virtual machines of one test; lib/vm/machine.py says what they can do."""
+    why = vm.available()
+    if why:
+        pytest.skip(f"skipped: no virtual machine: {why}")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="vm-", dir="/var/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def machine(vm_folder):
+    made = vm.Machine(vm_folder)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def machines(vm_folder):
+    """Gives the machines of shared_folder.sh, by name: a server, and two nodes with two cables to it."""
+    machines = {}
+    for name in ("server", "one", "two"):
+        (vm_folder / name).mkdir()
+        machines[name] = vm.Machine(vm_folder / name)
+        machines[name].files["shared_folder.sh"] = pathlib.Path(__file__).parent / "vm" / "shared_folder.sh"
+    for number, name in enumerate(("one", "two"), start=1):
+        for cable in (0, 1):
+            end = f"52:54:00:0{cable}:0{number}"
+            vm.connect(machines["server"], machines[name], vm_folder, f"{end}:01", f"{end}:02")
+    return machines

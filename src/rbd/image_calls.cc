@@ -185,7 +185,7 @@ base::StatusOr<ImageInfo> GrowImage(const Cluster& cluster, const std::string& i
   ASSIGN_OR_RETURN(const auto opened, Image::Open(cluster, image, {.node = node}));
   ASSIGN_OR_RETURN(int64_t size, opened->ReadSize());
   if (size < wanted) {
-    RETURN_IF_ERROR(EnsureHolderAnswers(*opened));
+    RETURN_IF_ERROR(PrepareGrowth(*opened));
     const int result = rbd_resize2(opened->handle(), static_cast<uint64_t>(wanted),
                                    /*allow_shrink=*/false, nullptr, nullptr);
     if (result < 0) return RbdError(result, fmt::format("grow image {}", Quote(image)));

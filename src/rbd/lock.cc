@@ -57,10 +57,19 @@ base::StatusOr<LockState> SettleLocks(const Image& image) {
   return state;
 }
 
-// librbd would wait for a holder that does not answer, and later releases of it would break its
-// lock.
-base::Status CheckHoldersAnswer(const Image& image, const LockState& state) {
+// Whether librbd can have the holders of the lock change the image for this client. librbd would
+// wait for one that does not answer, and later releases of it would break its lock. `refusal` is
+// what the kernel's driver does not do for others.
+base::Status CheckHoldersHelp(const Image& image, const LockState& state,
+                              std::string_view refusal) {
   if (state.locks.empty()) return base::OkStatus();
+  for (const LockState::Lock& lock : state.locks) {
+    if (lock.client == nullptr || lock.client->program != Program::kKernel) continue;
+    return Error(StatusCode::kFailedPrecondition,
+                 "image {} is in use by the kernel's driver of node {}, which {} for others: end "
+                 "that use, or have the cluster use its volumes by the proxy",
+                 Quote(image.name()), lock.client->node, refusal);
+  }
   ASSIGN_OR_RETURN(const auto answering, image.ListAnswering(kAnswerTime));
   for (const LockState::Lock& lock : state.locks) {
     if (answering.contains(lock.locker.client_id)) continue;
@@ -75,9 +84,9 @@ base::Status CheckHoldersAnswer(const Image& image, const LockState& state) {
 
 }  // namespace
 
-base::Status EnsureHolderAnswers(const Image& image) {
+base::Status PrepareGrowth(const Image& image) {
   ASSIGN_OR_RETURN(const LockState state, SettleLocks(image));
-  return CheckHoldersAnswer(image, state);
+  return CheckHoldersHelp(image, state, "grows no image");
 }
 
 base::Status EnsureUnlocked(const Image& image) {
@@ -123,15 +132,7 @@ base::Status AcquireLock(const Image& image) {
 base::Status PrepareSnapshot(const Image& image) {
   ASSIGN_OR_RETURN(const LockState state, SettleLocks(image));
   if (state.locks.empty()) return AcquireLock(image);
-  for (const LockState::Lock& lock : state.locks) {
-    if (lock.client == nullptr || lock.client->program != Program::kKernel) continue;
-    return Error(
-        StatusCode::kFailedPrecondition,
-        "image {} is in use by the kernel's driver of node {}, which makes no snapshot for "
-        "others: end that use, or have the cluster use its volumes by the proxy",
-        Quote(image.name()), lock.client->node);
-  }
-  return CheckHoldersAnswer(image, state);
+  return CheckHoldersHelp(image, state, "makes no snapshot");
 }
 
 }  // namespace berth::rbd

@@ -28,12 +28,12 @@ base::Status EnsureUnlocked(const Image& image);
 
 // Takes the lock of `image` if it is free. If another client has it, checks that librbd can ask
 // that client to make a snapshot for this one, so that it keeps the lock. FAILED_PRECONDITION: that
-// client does not answer the cluster, or is the kernel's driver, which does nothing for others.
+// client does not answer the cluster, so that only its fence ends its lock, or is the kernel's
+// driver, which does nothing for others.
 base::Status PrepareSnapshot(const Image& image);
 
-// Ends the lock of a call that died. FAILED_PRECONDITION: another client that has the lock does
-// not answer the cluster, so that it cannot be asked to change the image for another client, and
-// only its fence ends its lock.
-base::Status EnsureHolderAnswers(const Image& image);
+// Ends the lock of a call that died. If another client has the lock, checks that librbd can ask
+// that client to grow the image. FAILED_PRECONDITION: as for PrepareSnapshot.
+base::Status PrepareGrowth(const Image& image);
 
 }  // namespace berth::rbd

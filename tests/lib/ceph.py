@@ -240,12 +240,13 @@ class CephCluster:
         """Gives the answer of the monitor, or of the manager, to a command in JSON."""
         return self.inside("/usr/bin/python3", "-c", ASK, self.folder, command, whom)
 
-    def connect_network(self):
-        """Makes the cluster's address reachable from the network namespace of this process, beside the one in which the
-        cluster was started. Gives the Veth, which ends with either namespace."""
+    def connect_network(self, inside=()):
+        """Makes the cluster's address reachable from the network namespace of this process, or from that in which a command that
+        begins with `inside` runs, beside the one in which the cluster was started. Gives the Veth, which ends with either
+        namespace."""
         way = Veth("bc")
-        way.connect(self.pid, link=way.link)
-        subprocess.check_call(["ip", "route", "add", self.address, "via", way.address])
+        way.connect(self.pid, link=way.link, inside=inside)
+        subprocess.check_call([*inside, "ip", "route", "add", self.address, "via", way.address])
         return way
 
     def path_with_ceph_fuse(self):

@@ -13,23 +13,23 @@ from lib.standalone import Failure, wait_for
 
 
 class Export:
-    """Runs `program serve` with the settings. `file` shows the volume once `start` has returned."""
+    """Runs `program serve` with the settings; the command begins with `inside`. `file` shows the volume once `start` has
+    returned."""
 
-    def __init__(self, folder, program, settings):
+    def __init__(self, folder, program, settings, inside=()):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         self.file = self.folder / "file"
         self.file.touch()
         self.socket = self.folder / "socket"
-        self.program = program
+        self.command = [*inside, program, "serve"]
         self.settings = settings | {"socket": str(self.socket), "file": str(self.file)}
         self.process = None
 
     def begin(self):
         """Starts the process, without waiting until it serves."""
         with open(self.folder / "log", "wb") as log:
-            self.process = subprocess.Popen([self.program, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=log)
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         with self.process.stdin:
             self.process.stdin.write(json.dumps(self.settings).encode())
         return self
@@ -41,8 +41,7 @@ class Export:
 
     def failure(self):
         """Starts the process, which does not get to serve, and gives its error."""
-        result = subprocess.run([self.program, "serve"], input=json.dumps(self.settings), capture_output=True, text=True,
-                                timeout=60)
+        result = subprocess.run(self.command, input=json.dumps(self.settings), capture_output=True, text=True, timeout=60)
         if result.returncode != 1:
             raise Failure(f"exit code {result.returncode}: {result.stdout}{result.stderr}")
         return json.loads(result.stdout)["error"]

@@ -18,15 +18,17 @@ class Veth:
             if f"{net}.{first}/30" not in routes:
                 break
 
-    def connect(self, pid, link="eth0"):
-        """Gives `address` to the link of this name in the network namespace of a process."""
-        run = subprocess.check_call
-        run(["ip", "link", "add", self.link, "type", "veth", "peer", "name", link, "netns", str(pid)])
-        run(["ip", "address", "add", f"{self.ours}/30", "dev", self.link])
-        run(["ip", "link", "set", self.link, "up"])
+    def connect(self, pid, link="eth0", inside=()):
+        """Gives `address` to the link of this name in the network namespace of a process. `inside` is the beginning of a command
+        that runs where our end is to be, if that is not the network namespace of this process."""
         enter = ["nsenter", "--target", str(pid), "--net"]
-        run([*enter, "ip", "address", "add", f"{self.address}/30", "dev", link])
-        run([*enter, "ip", "link", "set", link, "up"])
+        for where, command in (
+                (inside, ["link", "add", self.link, "type", "veth", "peer", "name", link, "netns", str(pid)]),
+                (inside, ["address", "add", f"{self.ours}/30", "dev", self.link]),
+                (inside, ["link", "set", self.link, "up"]),
+                (enter, ["address", "add", f"{self.address}/30", "dev", link]),
+                (enter, ["link", "set", link, "up"])):
+            subprocess.check_call([*where, "ip", *command])
 
     def set_link(self, state):
         """"down": packets get lost, in both directions. "up": they pass again."""

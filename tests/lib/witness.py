@@ -35,7 +35,7 @@ def die_during(process, moment):
 
 
 class Node:
-    """A node that serves the volume, and writes to it. `way` is its connection, if that can be held up."""
+    """A node that serves the volume, and writes to it. `way` is its connection, which can be held up."""
 
     def __init__(self, race, turn, right):
         self.turn = turn
@@ -43,7 +43,7 @@ class Node:
         self.way = race.storage.open_way()
         self.stamper = None
         self.export = Export(race.folder / f"turn{turn}", race.storage.program,
-                             race.storage.settings(self.name, right, self.way))
+                             race.storage.settings(self.name, right, self.way), race.storage.inside(self.way))
         try:
             self.export.start()
             self.stamper = subprocess.Popen(
@@ -66,17 +66,15 @@ class Node:
 
     def wake(self):
         self.export.signal(signal.SIGCONT)
-        if self.way is not None:
-            self.way.release()
+        self.way.release()
 
     def wait_for_refusal(self):
         """Each of its writes has been refused, or its process is dead."""
         wait_for(f"the writes of turn {self.turn} to be refused", lambda: self.stamper.poll() is not None)
 
     def end(self):
-        if self.way is not None:
-            self.way.close()
         self.export.stop()
+        self.way.close()
         if self.stamper is not None:
             try:
                 os.killpg(self.stamper.pid, signal.SIGKILL)
@@ -96,7 +94,7 @@ class Race:
         self.present = None
         self.sleepers = []  # nodes that lost the LUN, and have not woken up yet
         self.checked = 0
-        self.mishaps = dict.fromkeys(["freeze", "kill", "none", *storage.further_mishaps], 0)
+        self.mishaps = dict.fromkeys(["freeze", "kill", "none", "cut", "cut and freeze"], 0)
         self.late_starts = self.died_fences = 0
 
     def run(self, turns):

@@ -9,7 +9,6 @@ from lib.tcp_gate import TcpGate
 
 class WitnessLun:
     program = PROGRAM
-    further_mishaps = ("cut", "cut and freeze")
     fence_seconds = 0.02  # of the life of a fence in which it is killed
 
     def __init__(self, tgt):
@@ -23,6 +22,9 @@ class WitnessLun:
         """`right` is a ticket."""
         portal = self.tgt.portal if way is None else way.portal
         return request(portal, node=node, lun=1, identity=self.identity, ticket=right)
+
+    def inside(self, _):
+        return []
 
     def right_of(self, node):
         return call("holders", self.tgt.portal, lun=1, node=node)["ticket"]

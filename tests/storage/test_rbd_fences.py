@@ -132,6 +132,22 @@ def test_a_map_that_failed_or_ended_is_forgotten(ceph, image, kernel):
     assert targets(ceph, image, "n1") == []
 
 
+def test_the_kernel_neither_grows_an_image_nor_makes_snapshots_for_others(ceph, image, kernel):
+    intend(ceph, image, "n1")
+    client = kernel()
+    ceph.call("noteHolder", node="n1", image=image, program="krbd", address=client.address)
+    assert client.write(0, "a") == "written"
+    for call in ({"call": "grow", "size": 16 * MIB}, {"call": "snapshot", "snapshot": f"{image}-monday"}):
+        said = refused(ceph, call.pop("call"), node="n2", image=image, **call)
+        assert "in use by the kernel's driver of node 'n1'" in said and "by the proxy" in said
+    assert client.write(1, "a") == "written"
+    assert {one["name"]: one["size"] for one in ceph.call("list")["images"]}[image] == 8 * MIB
+    client.kill()
+    ceph.call("fence", node="n2", image=image, target="n1")
+    ceph.call("grow", node="n2", image=image, size=16 * MIB)
+    ceph.call("snapshot", node="n2", image=image, snapshot=f"{image}-monday")
+
+
 def test_nothing_is_to_be_mapped_by_the_kernel_while_another_has_the_lock(ceph, image, serve):
     serve("n1").start()
     assert "'n1'" in refused(ceph, "noteHolder", node="n2", image=image, program="krbd", address="")

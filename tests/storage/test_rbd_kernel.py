@@ -1,14 +1,10 @@
 """The kernel's driver (krbd) of a virtual machine writes to an image of the real cluster. The machine is frozen, its node
 is fenced, another one gets the image; the machine wakes up and writes not one byte more."""
-import pathlib
 import re
-import shutil
 import signal
-import tempfile
 import time
 
 import pytest
-from lib import vm
 from lib.rbd import POOL, letters
 
 pytestmark = [pytest.mark.storage, pytest.mark.vm]
@@ -41,19 +37,12 @@ BLOCKS = 1000
 
 
 @pytest.fixture
-def machine(ceph, image):
+def machine(machine, ceph, image):
     """A machine that will map the test's image."""
-    why = vm.available()
-    if why:
-        pytest.skip(f"skipped: no virtual machine: {why}")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="vm-", dir="/var/tmp"))
-    made = vm.Machine(folder)
-    made.add_host_network()
-    made.files["request"] = (f"{ceph.monitor} name=berth,secret={ceph.users['berth']},noshare,exclusive,mount_timeout=30 "
-                             f"{POOL} {image} -\n")
-    yield made
-    made.close()
-    shutil.rmtree(folder)
+    machine.add_host_network()
+    machine.files["request"] = (f"{ceph.monitor} name=berth,secret={ceph.users['berth']},noshare,exclusive,mount_timeout=30 "
+                                f"{POOL} {image} -\n")
+    return machine
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["noted", "died-before-its-note"])

@@ -33,7 +33,7 @@ YAML
   echo "POD=on-$1 POD_UID=$uid VOLUME=$volume" >"$STEPS/$1.making" && mv "$STEPS/$1.making" "$STEPS/$1.pod"
 }
 
-# Starts the block agent of this node, and calls init of its driver.
+# Starts the block agent of this node, whose process is then `agent`, and calls init of its driver.
 start_agent() {
   until_true 'a pod' '[ -e $STEPS/$NODE.pod ]'
   . "$STEPS/$NODE.pod"
@@ -42,9 +42,10 @@ start_agent() {
   mkdir -p "$MOUNT" $PLUGINS
   cp "$STEPS/$NODE.kubeconfig" /run/kubeconfig
   berth block-agent --kubeconfig /run/kubeconfig --node-name "$NODE" --data /var/lib/block-agent \
-    --socket /run/agent.sock --volume-plugin-dir $PLUGINS --node-silence 2s >/run/agent.log 2>&1 &
+    --socket /run/agent.sock --volume-plugin-dir $PLUGINS --node-silence 2s >>/run/agent.log 2>&1 &
+  agent=$!
   until_true 'the driver' '[ -x $DRIVER ]'
-  $DRIVER init
+  until_true 'the handshake' '$DRIVER init >/run/answer'
 }
 
 # Calls the driver; its answer is in /run/answer.
@@ -54,6 +55,7 @@ mount_volume() {
     >/run/answer
 }
 until_mounted() { until_true 'the volume' mount_volume; }
+until_unmounted() { until_true 'the end of the volume' '$DRIVER unmount "$MOUNT" >/run/answer'; }
 until_refused() {  # REASON
   until_true "the refusal '$1'" "! mount_volume && grep -q '$1' /run/answer"
   cat /run/answer

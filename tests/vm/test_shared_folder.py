@@ -22,20 +22,19 @@ touch $STEPS/done
 """
 
 
-def test_a_node_without_power_loses_its_lock_and_the_other_one_goes_on(shared_folder):
+def test_a_node_without_power_loses_its_lock_and_the_other_one_goes_on(machines):
     one = ONE + f"""
     ({TEST}OneNodeWritesUntilItIsShutOut || touch $STEPS/failed) &
     until_true 'the other node' '[ -e $STEPS/two-saw-one ]'
     echo "the power goes"
     sleep 600
     """
-    results, told = vm.run_together(shared_folder, {"server": SERVE, "one": one, "two": TWO + TAKE_OVER},
-                                    cut_at=("one", "the power goes"))
+    results, told = vm.run_together(machines, {"server": SERVE, "one": one, "two": TWO + TAKE_OVER}, cut_at=("one", "the power goes"))
     assert [result.code for result in results.values()] == [0, None, 0], told
     assert "told: two-took-over" in results["two"].output, told
 
 
-def test_a_node_that_was_cut_off_writes_nothing_after_another_took_its_image(shared_folder):
+def test_a_node_that_was_cut_off_writes_nothing_after_another_took_its_image(machines):
     # The network of node one alone is cut, at the server. The server looks into the image itself.
     server = BEGIN + """
     serve
@@ -49,8 +48,7 @@ def test_a_node_that_was_cut_off_writes_nothing_after_another_took_its_image(sha
     echo "blocks of two: $(grep -a -o 'two [0-9]* ' /srv/images/pvc-1 | wc -l)"
     """
     one = ONE + f"{TEST}OneNodeWritesUntilItIsShutOut\n"
-    results, told = vm.run_together(shared_folder, {"server": server, "one": one,
-                                                    "two": "export RETURNS=yes\n" + TWO + TAKE_OVER})
+    results, told = vm.run_together(machines, {"server": server, "one": one, "two": "export RETURNS=yes\n" + TWO + TAKE_OVER})
     assert [result.code for result in results.values()] == [0, 0, 0], told
     assert "told: one-was-shut-out" in results["one"].output, told
     said = results["server"].output

@@ -32,10 +32,10 @@ until_true 'node one to write' '[ -e $STEPS/one-wrote ]'
 
 
 @pytest.fixture
-def machines(shared_folder):
-    for machine in shared_folder.values():
+def machines(machines):
+    for machine in machines.values():
         machine.files["block_agents.sh"] = FUNCTIONS
-    return shared_folder
+    return machines
 
 
 def blocks(output):

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/ids.h"
+#include "base/fault.h"
 #include "base/key_locks.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -255,7 +256,9 @@ class RbdBackend : public Backend {
     }
     ASSIGN_OR_RETURN(const std::optional<RbdDevice> device, FindDevice(mapping));
     if (!device.has_value()) return base::OkStatus();
+    RETURN_IF_ERROR(base::FaultPoint<"block.rbd_unmap.before">());
     RETURN_IF_ERROR(UnmapRbdDevice(device->id, /*force=*/false, kUnmapTime));
+    RETURN_IF_ERROR(base::FaultPoint<"block.rbd_unmap.after">());
     ForgetKernelClient(mapping.image, device->client);
     return base::OkStatus();
   }
@@ -376,6 +379,7 @@ class RbdBackend : public Backend {
     // A fence finds the client of a node by its note. The kernel gives the client its address only
     // with the map, so an intent stands for it meanwhile.
     ASSIGN_OR_RETURN(const Json intent, NoteKernelClient(image, "", options.read_only));
+    RETURN_IF_ERROR(base::FaultPoint<"block.rbd_map.before">());
     const base::Status mapped = MapRbdDevice(settings_,
                                              {.image = image,
                                               .mark = mark_,
@@ -389,6 +393,7 @@ class RbdBackend : public Backend {
       if (is_final) ForgetKernelClient(image, String(intent, {"address"}));
       return mapped;
     }
+    RETURN_IF_ERROR(base::FaultPoint<"block.rbd_map.after">());
     ASSIGN_OR_RETURN(const std::optional<Mapping> mapping, Find(image));
     if (!mapping.has_value()) {
       return Error(StatusCode::kInternal, "the kernel mapped image {}, but shows no device",

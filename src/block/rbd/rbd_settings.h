@@ -11,7 +11,8 @@
 
 namespace berth::block {
 
-// kAuto is kProxy, because the kernel's client has not been run in a test yet.
+// kAuto is kProxy, because the kernel's client neither grows an image that it uses nor lets others
+// make a snapshot of it.
 enum class RbdAccess { kAuto, kKernel, kProxy };
 
 struct RbdSettings {
