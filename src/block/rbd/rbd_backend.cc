@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/ids.h"
 #include "base/fault.h"
+#include "base/ids.h"
 #include "base/key_locks.h"
 #include "base/log.h"
 #include "base/mutex.h"
