@@ -86,14 +86,15 @@ def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
     for name, (more, said) in cases.items():
         site.cluster(name, **more)
         site.wait_failed(name, said)
-    # A claim of such a cluster is told the same, and nothing is made for it.
-    site.berth.apply(objects.claim("data", site.size, "no-pool"))
-    assert "nowhere" in site.wait_event("data", "ProvisioningFailed")
-    site.berth.run("delete", "pvc", "data")
+    # A claim of such a cluster is told the same.
+    site.berth.apply(objects.claim("data", site.size, "no-secret"))
+    site.wait_event("data", "ProvisioningFailed", "secret 'berth-block/absent'")
     assert site.images() == {}
     # A Secret that a person makes counts soon.
     site.secret("absent")
     wait_for("the mended cluster", lambda: site.status("no-secret").get("phase") == "Ready", seconds=40)
+    site.berth.wait_phase("pvc", "data", "Bound")
+    site.delete_claim("data")
     for name in cases:
         site.berth.run("delete", "storageclusters", name, "--wait=false")
         site.berth.wait_gone("storageclusters", name)
