@@ -10,7 +10,6 @@ import time
 
 import pytest
 from lib import flex, handmade_pod, objects
-from lib.local_api import LocalApi
 from lib.roles import LEASE, Role
 from lib.standalone import BINARY, wait_for
 
@@ -224,7 +223,7 @@ def test_an_operator_that_leads_no_more_ends_what_it_runs_in_the_pod(hangs_in_po
     berth, role, calls_now = hangs_in_pod
     lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/berth-block-operator"
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
-    code, answer = LocalApi(berth.data / "api.sock").call(
+    code, answer = berth.api.call(
         "PATCH", lease, {"spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600, "renewTime": now}},
         "application/merge-patch+json")
     assert code == 200, answer

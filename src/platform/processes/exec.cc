@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <functional>
 #include <string_view>
 
 #include "base/files/whole_file.h"
@@ -177,19 +176,6 @@ base::Status KilledError(const Command& command, Collected why) {
                      command.timeout.count());
 }
 
-// A descriptor that is readable once a stop is requested.
-class StopEvent {
- public:
-  explicit StopEvent(const std::stop_token& stop)
-      : fd_(stop.stop_possible() ? eventfd(0, EFD_CLOEXEC) : -1),
-        write_(stop, [this] { eventfd_write(fd_.get(), 1); }) {}
-  int fd() const { return fd_.get(); }
-
- private:
-  const base::UniqueFd fd_;
-  const std::stop_callback<std::function<void()>> write_;
-};
-
 class HostExec : public Exec {
  public:
   base::StatusOr<CommandResult> Run(const Command& command) override {
@@ -210,8 +196,10 @@ class HostExec : public Exec {
       return fmt::format("/proc/{}/fd/{}", getpid(), secrets.back().get());
     };
     ASSIGN_OR_RETURN(const std::vector<std::string> argv, BuildArgv(command, place));
-    const StopEvent ending(command.ending);
-    if (command.ending.stop_possible() && ending.fd() < 0) return ErrnoError(errno, "eventfd");
+    const bool endable = command.ending.stop_possible();
+    const base::UniqueFd ending(endable ? eventfd(0, EFD_CLOEXEC) : -1);
+    if (endable && !ending.valid()) return ErrnoError(errno, "eventfd");
+    const std::stop_callback end(command.ending, [&ending] { eventfd_write(ending.get(), 1); });
     int out_ends[2], err_ends[2];
     if (pipe2(out_ends, O_CLOEXEC) != 0) return ErrnoError(errno, "pipe");
     base::UniqueFd out_read(out_ends[0]), out_write(out_ends[1]);
@@ -233,7 +221,7 @@ class HostExec : public Exec {
     LinePasser lines;
     Stream err{std::move(err_read), &result.err, command.max_output, &lines};
     const Collected collected = pidfd.valid()
-                                    ? CollectOutput(pidfd.get(), out, err, deadline, ending.fd())
+                                    ? CollectOutput(pidfd.get(), out, err, deadline, ending.get())
                                     : Collected::kLate;
     if (collected != Collected::kEnded) {
       if (collected == Collected::kEnding) AskGroupToEnd(pid, pidfd.get(), out, err);

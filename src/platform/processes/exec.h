@@ -35,7 +35,8 @@ struct Command {
   // When its stop is requested, because the caller is to end, the program is ended, too, and Run
   // returns CANCELLED within five seconds. On this host the program's process group gets SIGTERM,
   // and three seconds later SIGKILL, if one of its processes still lives; in a pod it gets SIGKILL.
-  // What a program that has ended left behind, such as a daemon of a mount, lives on.
+  // A daemon that the program left before, such as that of a mount, lives on, because its program
+  // has ended.
   std::stop_token ending;
 };
 
