@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "platform/files/durable_file.h"
+#include "volume/csi/deleted_volume.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
 #include "volume/found_volumes.h"
@@ -71,8 +72,9 @@ Status BlockVolumes::Unstage(const Record& record, const api::VolumeName& pv) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
     if (capabilities.stage_unstage) {
-      RETURN_IF_ERROR(client->rpc().NodeUnstageVolume(
-          MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout));
+      const auto answer = client->rpc().NodeUnstageVolume(
+          MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout);
+      RETURN_IF_ERROR(ToReleaseResult(answer.status(), record));
     }
   }
   return RemoveStaged(pv);
@@ -179,8 +181,9 @@ Status BlockVolumes::Unpublish(const Record& record, const api::PodUid& pod,
                                  record.driver, api::VolumeHandle(record.handle)));
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(
-        MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
+    const auto answer = client->rpc().NodeUnpublishVolume(
+        MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout);
+    RETURN_IF_ERROR(ToReleaseResult(answer.status(), record));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target.text(), "NodeUnpublishVolume"));
   }
   return RemovePublished(pod, pv);

@@ -68,6 +68,20 @@ TEST_F(BlockVolumesTest, ADeviceIsStagedPublishedAndTornDown) {
                                        "NodeUnpublishVolume", "NodeUnstageVolume"));
 }
 
+TEST_F(BlockVolumesTest, ADeletedVolumeCountsAsReleased) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(plugin_->SetUp(Pod(), Block(), {}).ok());
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kPublished)).ok());
+  const base::Status gone(StatusCode::kNotFound, "no such volume");
+  driver_->script().Fail("NodeUnpublishVolume", gone);
+  EXPECT_TRUE(plugin_->TearDown(PodRecordOf(Block())).ok());
+  EXPECT_FALSE(Exists(kLink));
+  ASSERT_TRUE(host_.fake_mounter().Unmount(Path(kStaging)).ok());
+  driver_->script().Fail("NodeUnstageVolume", gone);
+  EXPECT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Block())).ok());
+  EXPECT_FALSE(Exists(kBlock + "pv-1"));
+}
+
 TEST_F(BlockVolumesTest, TwoPodsShareADevice) {
   ASSERT_TRUE(Stage().ok());
   api::Pod other = Pod();

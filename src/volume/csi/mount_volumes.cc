@@ -4,6 +4,7 @@
 #include "platform/files/durable_file.h"
 #include "platform/mounts/mounted_device.h"
 #include "volume/csi/deferred_mount.h"
+#include "volume/csi/deleted_volume.h"
 #include "volume/csi/node_inputs.h"
 #include "volume/csi/vol_data.h"
 #include "volume/volume_files.h"
@@ -108,8 +109,9 @@ Status MountVolumes::Unstage(const Record& record) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
     ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
     if (capabilities.stage_unstage) {
-      RETURN_IF_ERROR(client->rpc().NodeUnstageVolume(
-          MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout));
+      const auto answer = client->rpc().NodeUnstageVolume(
+          MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout);
+      RETURN_IF_ERROR(ToReleaseResult(answer.status(), record));
     }
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), staging.text(), "NodeUnstageVolume"));
   }
@@ -290,8 +292,9 @@ Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
   // succeeded.
   if (before.driver_may_know()) {
     ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    RETURN_IF_ERROR(client->rpc().NodeUnpublishVolume(
-        MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout));
+    const auto answer = client->rpc().NodeUnpublishVolume(
+        MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout);
+    RETURN_IF_ERROR(ToReleaseResult(answer.status(), record));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target.text(), "NodeUnpublishVolume"));
   }
   tokens_.ForgetTokens(pod);

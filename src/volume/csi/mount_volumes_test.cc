@@ -231,6 +231,28 @@ TEST_F(MountVolumesTest, AnUnstageThatFailsKeepsTheRecord) {
   EXPECT_TRUE(plugin_->UnmountDevice(DeviceRecordOf(Persistent())).ok());
 }
 
+// The node died after the driver had released the volume, and the volume was deleted before the
+// node asked again.
+TEST_F(MountVolumesTest, ADeletedVolumeCountsAsReleased) {
+  ASSERT_TRUE(Stage().ok());
+  ASSERT_TRUE(Publish().ok());
+  const auto release = [&](const std::string& method) {
+    driver_->script().Fail(method, base::Status(StatusCode::kNotFound, "no such volume"));
+    return method == "NodeUnpublishVolume" ? plugin_->TearDown(PodRecordOf(Persistent()))
+                                           : plugin_->UnmountDevice(DeviceRecordOf(Persistent()));
+  };
+  for (const auto& [method, folder] :
+       {std::pair("NodeUnpublishVolume", kPodVolume), std::pair("NodeUnstageVolume", kDevice)}) {
+    // A driver that has lost its state does not know the volume either.
+    EXPECT_THAT(MessageOf(release(method)), HasSubstr("is still a mount point"));
+    EXPECT_TRUE(Exists(folder + "/vol_data.json"));
+    const std::string path = folder + (folder == kDevice ? "/globalmount" : "/mount");
+    ASSERT_TRUE(host_.fake_mounter().Unmount(Path(path)).ok());
+    EXPECT_TRUE(release(method).ok());
+    EXPECT_FALSE(Exists(folder));
+  }
+}
+
 TEST_F(MountVolumesTest, AStagedFolderOfAnotherVolumeIsRefused) {
   ASSERT_TRUE(Stage().ok());
   WriteJson(kDevice + "/vol_data.json", {{"volumeHandle", "vol-9"}, {"driverName", kDriver}});
