@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 
 class CriClientTest : public testing::Test {
  protected:
-  void Start(FakeCri::Options options = {}) {
-    auto runtime = FakeCri::Start(options);
+  void Start(FakeRuntime kind = FakeRuntime::kContainerd) {
+    auto runtime = FakeCri::Start(kind);
     ASSERT_TRUE(runtime.ok()) << runtime.status();
     runtime_ = *std::move(runtime);
     runtime_->state().AddImage("busybox");
@@ -162,9 +162,15 @@ TEST_F(CriClientTest, ContainerEventsAreSeenUntilStopped) {
 }
 
 TEST_F(CriClientTest, ARuntimeWithoutEventsSaysSo) {
-  Start({.events = false});
+  Start(FakeRuntime::kOldContainerd);
   const base::Status status = client_->GetContainerEvents({}, [](const auto&) {});
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+}
+
+TEST_F(CriClientTest, ACrioWithoutPodEventsEndsTheStream) {
+  Start(FakeRuntime::kCrio);
+  const base::Status status = client_->GetContainerEvents({}, [](const auto&) {});
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
 }
 
 TEST_F(CriClientTest, ABrokenEventStreamIsAnError) {

@@ -24,7 +24,10 @@ class FakeCri::Services : public cri::RuntimeService::Service, public cri::Image
   grpc::Status GetContainerEvents(
       grpc::ServerContext* context, const cri::GetEventsRequest* request,
       grpc::ServerWriter<cri::ContainerEventResponse>* writer) override {
-    if (!runtime_.options_.events) return {grpc::StatusCode::UNIMPLEMENTED, "unknown method"};
+    if (runtime_.kind_ == FakeRuntime::kOldContainerd) {
+      return {grpc::StatusCode::UNIMPLEMENTED, "unknown method"};
+    }
+    if (runtime_.kind_ == FakeRuntime::kCrio) return grpc::Status::OK;
     size_t next = runtime_.state_.event_count();
     // The call is noted only after `next` is read, so that a test that waits for the call misses no
     // event.
@@ -45,20 +48,21 @@ class FakeCri::Services : public cri::RuntimeService::Service, public cri::Image
   FakeCri& runtime_;
 };
 
-base::StatusOr<std::unique_ptr<FakeCri>> FakeCri::Start(Options options) {
+base::StatusOr<std::unique_ptr<FakeCri>> FakeCri::Start(FakeRuntime kind) {
   char name[] = "/tmp/berth-cri-XXXXXX";
   if (mkdtemp(name) == nullptr) {
     return base::Error(base::StatusCode::kInternal, "make a folder in /tmp for a runtime");
   }
-  std::unique_ptr<FakeCri> runtime(new FakeCri(options, name));
+  std::unique_ptr<FakeCri> runtime(new FakeCri(kind, name));
   RETURN_IF_ERROR(runtime->ComeBack());
   return runtime;
 }
 
-FakeCri::FakeCri(Options options, std::string folder)
-    : options_(options),
+FakeCri::FakeCri(FakeRuntime kind, std::string folder)
+    : kind_(kind),
       folder_(std::move(folder)),
       socket_(folder_ + "/cri.sock"),
+      state_(kind),
       services_(std::make_unique<Services>(*this)) {}
 
 FakeCri::~FakeCri() {

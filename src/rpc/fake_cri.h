@@ -17,13 +17,8 @@ namespace berth::rpc {
 
 class FakeCri {
  public:
-  struct Options {
-    // False: GetContainerEvents is UNIMPLEMENTED, as in containerd before 1.7.
-    bool events = true;
-  };
-
-  static base::StatusOr<std::unique_ptr<FakeCri>> Start(Options options);
-  static base::StatusOr<std::unique_ptr<FakeCri>> Start() { return Start(Options()); }
+  static base::StatusOr<std::unique_ptr<FakeCri>> Start(
+      FakeRuntime kind = FakeRuntime::kContainerd);
   ~FakeCri();
 
   const std::string& socket() const { return socket_; }
@@ -36,9 +31,9 @@ class FakeCri {
 
  private:
   class Services;
-  FakeCri(Options options, std::string folder);
+  FakeCri(FakeRuntime kind, std::string folder);
 
-  const Options options_;
+  const FakeRuntime kind_;
   const std::string folder_;
   const std::string socket_;
   FakeCriState state_;

@@ -1,6 +1,6 @@
 #include "rpc/fake_cri_state.h"
 
-#include <sys/stat.h>
+#include <filesystem>
 
 #include "base/ids.h"
 
@@ -31,8 +31,32 @@ constexpr int kTerminated = 143;
 
 }  // namespace
 
+std::string NameOf(FakeRuntime runtime) {
+  switch (runtime) {
+    case FakeRuntime::kContainerd:
+      return "Containerd";
+    case FakeRuntime::kOldContainerd:
+      return "OldContainerd";
+    case FakeRuntime::kCrio:
+      return "Crio";
+  }
+  return "";
+}
+
 std::string FakeCriState::NewId(std::string_view kind) {
   return fmt::format("{}-{:04}", kind, next_id_++);
+}
+
+StatusCode FakeCriState::CodeOf(StatusCode of_containerd) const {
+  return crio_ ? StatusCode::kUnknown : of_containerd;
+}
+
+Status FakeCriState::CheckSource(const cri::Mount& mount) const {
+  std::error_code why;
+  if (std::filesystem::exists(mount.host_path(), why)) return OkStatus();
+  if (crio_ && std::filesystem::create_directories(mount.host_path(), why)) return OkStatus();
+  return Error(StatusCode::kUnknown, "failed to stat '{}': no such file or directory",
+               mount.host_path());
 }
 
 base::StatusOr<FakeCriState::Sandbox*> FakeCriState::FindSandbox(const std::string& id) {
@@ -140,6 +164,11 @@ Status FakeCriState::Exit(const std::string& container_id, int exit_code) {
 Status FakeCriState::CutOffStart(const std::string& container_id) {
   base::MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(Container * container, FindById(container_id));
+  if (crio_) {
+    EmitEvent(*container, cri::CONTAINER_DELETED_EVENT);
+    containers_.erase(container_id);
+    return OkStatus();
+  }
   EndContainer(*container, 128);
   container->status.set_started_at(0);
   container->status.set_reason("StartError");
@@ -228,6 +257,10 @@ Status FakeCriState::Handle(const cri::RunPodSandboxRequest& request,
   base::MutexLock lock(mutex_);
   for (const auto& [id, sandbox] : sandboxes_) {
     if (sandbox.config.metadata().SerializeAsString() == metadata.SerializeAsString()) {
+      if (crio_) {
+        response.set_pod_sandbox_id(id);
+        return OkStatus();
+      }
       return Error(StatusCode::kAlreadyExists, "sandbox '{}' has the same name and attempt", id);
     }
   }
@@ -276,7 +309,10 @@ Status FakeCriState::Handle(const cri::PodSandboxStatusRequest& request,
   base::MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const Sandbox* sandbox, FindSandbox(request.pod_sandbox_id()));
   *response.mutable_status() = sandbox->status;
-  if (request.verbose()) (*response.mutable_info())["info"] = R"({"pid":4242})";
+  // CRI-O runs no pause container if the pod shares no process namespace, and then knows no pid.
+  if (request.verbose()) {
+    (*response.mutable_info())["info"] = crio_ ? R"({"runtimeSpec":{}})" : R"({"pid":4242})";
+  }
   return OkStatus();
 }
 
@@ -305,21 +341,29 @@ Status FakeCriState::Handle(const cri::ListPodSandboxRequest& request,
 Status FakeCriState::Handle(const cri::CreateContainerRequest& request,
                             cri::CreateContainerResponse& response) {
   base::MutexLock lock(mutex_);
-  ASSIGN_OR_RETURN(const Sandbox* sandbox, FindSandbox(request.pod_sandbox_id()));
+  const auto found = FindSandbox(request.pod_sandbox_id());
+  if (!found.ok()) return Error(CodeOf(StatusCode::kNotFound), "specified sandbox not found");
+  const Sandbox* sandbox = *found;
+  if (crio_) {
+    for (const auto& [id, container] : containers_) {
+      if (container.sandbox_id != request.pod_sandbox_id() ||
+          container.config.metadata().SerializeAsString() !=
+              request.config().metadata().SerializeAsString()) {
+        continue;
+      }
+      response.set_container_id(id);
+      return OkStatus();
+    }
+  }
   if (sandbox->status.state() != cri::SANDBOX_READY) {
     return Error(StatusCode::kUnknown, "sandbox '{}' is not ready", request.pod_sandbox_id());
   }
   const cri::Image* image = FindImage(request.config().image().image());
   if (image == nullptr) {
-    return Error(StatusCode::kNotFound, "image '{}' not found", request.config().image().image());
+    return Error(CodeOf(StatusCode::kNotFound), "image '{}' not found",
+                 request.config().image().image());
   }
-  for (const cri::Mount& mount : request.config().mounts()) {
-    struct stat info;
-    if (stat(mount.host_path().c_str(), &info) != 0) {
-      return Error(StatusCode::kUnknown, "failed to stat '{}': no such file or directory",
-                   mount.host_path());
-    }
-  }
+  for (const cri::Mount& mount : request.config().mounts()) RETURN_IF_ERROR(CheckSource(mount));
   Container container;
   container.config = request.config();
   container.sandbox_id = request.pod_sandbox_id();
@@ -417,7 +461,7 @@ Status FakeCriState::Handle(const cri::ReopenContainerLogRequest& request,
   base::MutexLock lock(mutex_);
   ASSIGN_OR_RETURN(const Container* container, FindById(request.container_id()));
   if (container->status.state() == cri::CONTAINER_RUNNING) return OkStatus();
-  return base::Error(StatusCode::kFailedPrecondition, "container is not running");
+  return base::Error(CodeOf(StatusCode::kFailedPrecondition), "container is not running");
 }
 
 Status FakeCriState::Handle(const cri::ExecSyncRequest& request, cri::ExecSyncResponse& response) {
@@ -426,7 +470,8 @@ Status FakeCriState::Handle(const cri::ExecSyncRequest& request, cri::ExecSyncRe
     base::MutexLock lock(mutex_);
     ASSIGN_OR_RETURN(const Container* container, FindById(request.container_id()));
     if (container->status.state() != cri::CONTAINER_RUNNING) {
-      return Error(StatusCode::kUnknown, "container '{}' is not running", request.container_id());
+      return Error(crio_ ? StatusCode::kNotFound : StatusCode::kUnknown,
+                   "container '{}' is not running", request.container_id());
     }
     exec = exec_;
   }
@@ -436,14 +481,18 @@ Status FakeCriState::Handle(const cri::ExecSyncRequest& request, cri::ExecSyncRe
 
 Status FakeCriState::Handle(const cri::ExecRequest& request, cri::ExecResponse& response) {
   base::MutexLock lock(mutex_);
-  RETURN_IF_ERROR(FindById(request.container_id()));
+  if (const auto found = FindById(request.container_id()); !found.ok()) {
+    return Error(CodeOf(StatusCode::kNotFound), "{}", base::Message(found.status()));
+  }
   response.set_url(stream_url_);
   return OkStatus();
 }
 
 Status FakeCriState::Handle(const cri::AttachRequest& request, cri::AttachResponse& response) {
   base::MutexLock lock(mutex_);
-  RETURN_IF_ERROR(FindById(request.container_id()));
+  if (const auto found = FindById(request.container_id()); !found.ok()) {
+    return Error(CodeOf(StatusCode::kNotFound), "{}", base::Message(found.status()));
+  }
   response.set_url(stream_url_);
   return OkStatus();
 }

@@ -17,8 +17,20 @@
 
 namespace berth::rpc {
 
+// The runtime whose answers the double gives. Those of CRI-O are read from its sources
+// (server/*.go of 1.35); its default configuration has no pod events.
+enum class FakeRuntime {
+  kContainerd,
+  kOldContainerd,  // before 1.7: without an event stream
+  kCrio,
+};
+// For the names of tests.
+std::string NameOf(FakeRuntime runtime);
+
 class FakeCriState {
  public:
+  explicit FakeCriState(FakeRuntime runtime) : crio_(runtime == FakeRuntime::kCrio) {}
+
   struct Sandbox {
     cri::PodSandboxStatus status;
     cri::PodSandboxConfig config;
@@ -37,8 +49,9 @@ class FakeCriState {
   std::optional<Container> FindContainer(const std::string& pod_uid, const std::string& name) const;
   // The container's process ends by itself. NOT_FOUND; FAILED_PRECONDITION unless it runs.
   base::Status Exit(const std::string& container_id, int exit_code);
-  // Ends the container as containerd does if the caller of StartContainer goes away during the
-  // call: the container has not run, and its message is containerd's. NOT_FOUND.
+  // What is left if the caller of StartContainer goes away during the call. containerd: the
+  // container is at its end, has not run, and its message is containerd's. CRI-O removes it.
+  // NOT_FOUND.
   base::Status CutOffStart(const std::string& container_id);
   // The sandbox dies, and its containers end with exit code 137.
   base::Status KillSandbox(const std::string& sandbox_id);
@@ -74,7 +87,12 @@ class FakeCriState {
   void EmitEvent(const Container& container, cri::ContainerEventType type)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string NewId(std::string_view kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The code of a failure that CRI-O's sources give none.
+  base::StatusCode CodeOf(base::StatusCode of_containerd) const;
+  // OK if the host has what is to be mounted, or CRI-O has made a folder in its place.
+  base::Status CheckSource(const cri::Mount& mount) const;
 
+  const bool crio_;
   mutable base::Mutex mutex_;
   mutable base::CondVar events_changed_;
   std::map<std::string, Sandbox> sandboxes_ ABSL_GUARDED_BY(mutex_);

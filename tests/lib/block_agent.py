@@ -29,6 +29,15 @@ def as_agent(node):
     return {"as": f"berth.dev:block-agent:{node}", "as-groups": ["berth.dev:block-agents"]}
 
 
+def write_socket_config(path, socket, node):
+    """Writes a kubeconfig by which the agent of a node reaches the API at a UNIX socket."""
+    path.write_text(yaml.safe_dump({
+        "clusters": [{"name": "c", "cluster": {"server": f"unix://{socket}"}}],
+        "users": [{"name": "u", "user": as_agent(node)}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}))
+    return path
+
+
 class BlockAgent:
     """The agent of one node: of the `berth up` itself, or of a FurtherNode. It has the rights of a block agent of that
     node, and no others, unless it is given a kubeconfig."""

@@ -7,7 +7,9 @@ import subprocess
 import tempfile
 
 from lib import mounts, objects
-from lib.block_agent import BlockAgent
+from lib.block_agent import BlockAgent, write_socket_config
+from lib.ceph_link import Link
+from lib.cut_proxy import CutProxy
 from lib.further_node import FurtherNode
 from lib.io_proxy import IoProxy
 from lib.standalone import wait_for
@@ -35,12 +37,37 @@ class StorageNode:
         self.proxy.kill()
 
 
-class FurtherStorageNode:
-    """A node on a machine of its own, which can be frozen and switched off."""
+class CutNetwork:
+    """The network of a node's agent and I/O proxy, whose ways to the API and to a Ceph cluster can be cut."""
 
-    def __init__(self, berth, name="node-b"):
+    def __init__(self, berth, ceph, name):
+        self._folder = pathlib.Path(tempfile.mkdtemp(prefix="bx-", dir="/run"))
+        self._api = CutProxy(self._folder / "api.sock", berth.data / "api.sock")
+        self._link = Link(ceph)
+        self.kubeconfig = write_socket_config(self._folder / "kubeconfig", self._api.path, name)
+        self.inside = self._link.inside
+
+    def cut(self):
+        self._link.hold()
+        self._api.hang()
+
+    def heal(self):
+        self._link.release()
+        self._api.heal()
+
+    def close(self):
+        self._api.close()
+        self._link.close()
+        shutil.rmtree(self._folder)
+
+
+class FurtherStorageNode:
+    """A node on a machine of its own, which can be frozen and switched off, and cut off if it is given a CutNetwork."""
+
+    def __init__(self, berth, name="node-b", network=None):
         self.berth = berth
         self.name = name
+        self.network = network
         self.further = FurtherNode(berth, name, pathlib.Path(tempfile.mkdtemp(prefix="bt-", dir="/var/tmp")))
         self.node = None
         self.lost_loops = []  # of lives that ended: a machine would lose them with its power
@@ -49,8 +76,23 @@ class FurtherStorageNode:
         """Switches the machine on."""
         self.further.start()
         wait_for(f"{self.name} to be ready", self.further.ready)
-        self.node = StorageNode(self.berth, self.name, self.further.data, self.further.folder, inside=self.further.inside)
+        self.node = StorageNode(self.berth, self.name, self.further.data, self.further.folder, inside=self.inside)
+        if self.network is not None:
+            self.node.agent.kubeconfig = self.network.kubeconfig
         self.node.start()
+
+    def inside(self, *command):
+        """Gives a command as the agent and the proxy run it."""
+        return self.further.inside(*(self.network.inside if self.network is not None else []), *command)
+
+    def cut_off(self):
+        """Cuts the node off from the API and from the storage. Its containers write on."""
+        self.network.cut()
+        self.further.agent.send_signal(signal.SIGSTOP)  # its kubelet hears of nothing
+
+    def reconnect(self):
+        self.further.agent.send_signal(signal.SIGCONT)
+        self.network.heal()
 
     def freeze(self):
         """Stops all that runs on the machine beside the containers, which go on to write."""

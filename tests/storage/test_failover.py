@@ -5,7 +5,7 @@ from lib import ceph, tgt
 from lib.iscsi_site import iscsi_site
 from lib.rbd_site import rbd_site
 from lib.standalone import wait_for
-from lib.storage_site import FurtherStorageNode
+from lib.storage_site import CutNetwork, FurtherStorageNode
 
 pytestmark = [pytest.mark.storage, pytest.mark.e2e]
 
@@ -39,6 +39,21 @@ def further(site):
         yield made
     finally:
         made.remove()
+        site.berth.run("delete", "node", made.name, check=False)
+
+
+@pytest.fixture
+def cut_node(site):
+    """The same, with a network that can be cut."""
+    network = CutNetwork(site.berth, site.ceph, "node-b")
+    made = FurtherStorageNode(site.berth, "node-b", network)
+    try:
+        made.start()
+        yield made
+    finally:
+        network.heal()
+        made.remove()
+        network.close()
         site.berth.run("delete", "node", made.name, check=False)
 
 
@@ -108,6 +123,27 @@ def test_a_frozen_node_wakes_up_and_writes_nothing_more(site, further):
     assert site.holders(name) == ["node-a"]
     site.remove("two")
     site.run("three", "data", COUNT, node=further.name)
+    count_of(site, "three")
+    seen = log_of(site, "three")
+    assert set(seen) == {"one", "two", "three"} and len(seen["one"]) == before
+
+
+@pytest.mark.parametrize("module_site", ["rbd"], indirect=True)
+def test_a_node_that_is_cut_off_writes_nothing_once_its_volume_has_moved(site, cut_node):
+    name = site.claim("data", site.size, site.storage_class)
+    site.run("one", "data", COUNT, node=cut_node.name)
+    durable = count_of(site, "one")
+    cut_node.cut_off()
+    give_up(site, cut_node, "one")
+    site.run("two", "data", COUNT)
+    count_of(site, "two")
+    before = len(log_of(site, "two")["one"])
+    assert before >= durable and site.holders(name) == ["node-a"]
+    # What it wrote meanwhile was on its way, and is refused.
+    cut_node.reconnect()
+    wait_clean(site, cut_node)
+    site.remove("two")
+    site.run("three", "data", COUNT)
     count_of(site, "three")
     seen = log_of(site, "three")
     assert set(seen) == {"one", "two", "three"} and len(seen["one"]) == before

@@ -9,9 +9,8 @@ import tempfile
 import time
 
 import pytest
-import yaml
 from lib import block_agent, objects
-from lib.block_agent import as_agent
+from lib.block_agent import write_socket_config
 from lib.ceph import Missing
 from lib.cut_proxy import CutProxy
 from lib.export import Export
@@ -86,9 +85,11 @@ def test_what_is_wrong_is_said_and_counts_no_more_once_it_is_mended(site):
     for name, (more, said) in cases.items():
         site.cluster(name, **more)
         site.wait_failed(name, said)
-    # A claim of such a cluster is told the same.
-    site.berth.apply(objects.claim("data", site.size, "no-secret"))
-    site.wait_event("data", "ProvisioningFailed", "secret 'berth-block/absent'")
+    # A claim of such a cluster is told the same, and may be deleted, because nothing was begun for it.
+    site.berth.apply([objects.claim(name, site.size, "no-secret") for name in ("data", "unwanted")])
+    for name in ("data", "unwanted"):
+        site.wait_event(name, "ProvisioningFailed", "secret 'berth-block/absent'")
+    site.berth.run("delete", "pvc", "unwanted")
     assert site.images() == {}
     # A Secret that a person makes counts soon.
     site.secret("absent")
@@ -267,11 +268,7 @@ def cut(site):
     """The way of the agent to the API, which can be cut. The agent fences itself soon."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bx-", dir="/run"))
     way = CutProxy(folder / "api.sock", site.berth.data / "api.sock")
-    config = folder / "kubeconfig"
-    config.write_text(yaml.safe_dump({
-        "clusters": [{"name": "c", "cluster": {"server": f"unix://{way.path}"}}],
-        "users": [{"name": "u", "user": as_agent("node-a")}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}))
+    config = write_socket_config(folder / "kubeconfig", way.path, "node-a")
     before = site.agent.flags, site.agent.kubeconfig
     site.agent.stop()
     site.agent.flags, site.agent.kubeconfig = [*before[0], "--self-fence-after", "6s"], config

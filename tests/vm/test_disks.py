@@ -7,10 +7,9 @@ import pytest
 from lib import debian_root, mount_pods
 from lib.ceph import Missing
 from lib.rbd import MIB, POOL, RbdCluster
+from lib.vm.iscsi import SERVE_TARGET, TARGET
 
 pytestmark = pytest.mark.vm
-
-TARGET = "iqn.2026-01.com.example:storage"
 
 # $image: the root of the mount pod's container. Its utilities are found in PATH. The script's `sh` is the machine's.
 ENTER_THE_IMAGE = """
@@ -26,19 +25,13 @@ for program in rbd iscsiadm modprobe; do
 done
 """
 
-SERVE_ISCSI = f"""
+SERVE_ISCSI = SERVE_TARGET + f"""
 mkdir -p /etc/iscsi /run/lock/iscsi && mount --bind $image/etc/iscsi /etc/iscsi
 echo InitiatorName=iqn.2026-01.dev.berth:vm >/etc/iscsi/initiatorname.iscsi
 modprobe -a iscsi_tcp sd_mod
-truncate -s 64M /tmp/lun
-chroot $image tgtd
-adm() {{ chroot $image tgtadm --lld iscsi "$@"; }}
-for _ in $(seq 100); do adm --op show --mode system >/dev/null 2>&1 && break; sleep 0.1; done
-adm --op new --mode target --tid 1 --targetname {TARGET}
-adm --op new --mode logicalunit --tid 1 --lun 1 --backing-store /tmp/lun
-adm --op new --mode account --user me --password correct-horse
-adm --op bind --mode account --tid 1 --user me
-adm --op bind --mode target --tid 1 --initiator-address ALL
+serve_target $image 64M
+$adm --op new --mode account --user me --password correct-horse
+$adm --op bind --mode account --tid 1 --user me
 chroot $image iscsid
 export PORTAL=127.0.0.1 TARGET={TARGET}
 """

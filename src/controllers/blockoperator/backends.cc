@@ -3,6 +3,7 @@
 namespace berth::controllers::blockoperator {
 
 using base::Error;
+using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
@@ -57,6 +58,11 @@ StatusOr<Backends::Ptr> Backends::Open(const api::StorageCluster& cluster) {
     slot = {.settings = std::move(settings), .backend = *std::move(opened)};
   }
   return slot.backend;
+}
+
+Status CheckAnswers(block::Backend& backend) {
+  const Status listed = backend.List().status();
+  return listed.code() == StatusCode::kUnimplemented ? base::OkStatus() : listed;
 }
 
 }  // namespace berth::controllers::blockoperator

@@ -46,6 +46,10 @@ class Backends {
   std::map<std::string, Opened> opened_ ABSL_GUARDED_BY(mutex_);  // by the cluster's name
 };
 
+// Whether the storage answers, as this operator asks it. OK also if the back end cannot list
+// images, because it says so itself. Other errors are those of Backend::List.
+base::Status CheckAnswers(block::Backend& backend);
+
 // Runs `call` between the two fault points of its name, and returns its result. A fault point that
 // fails takes the place of the result.
 template <base::FaultName kCall, typename Call>

@@ -2,6 +2,7 @@
 #include "controllers/claims.h"
 
 #include "base/log.h"
+#include "controllers/blockoperator/cluster_conditions.h"
 #include "controllers/blockoperator/provisioner.h"
 #include "controllers/data_source.h"
 #include "controllers/well_known_names.h"
@@ -100,6 +101,10 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageC
   if (source.status().code() == StatusCode::kUnimplemented) return Outcome::Done();
   if (!source.ok()) return Failed(claim, storage_class.name(), source.status());
   wanted.source = *source;
+  if (!claim.has_finalizer(kProvisioningFinalizer)) {
+    const Status usable = CheckUsable(plan.settings.cluster, **backend);
+    if (!usable.ok()) return Failed(claim, storage_class.name(), usable);
+  }
   const StatusOr<Claim> begun = BeginProvisioning(claim, plan);
   if (!begun.ok()) return AfterApi(begun.status());
 
@@ -122,6 +127,14 @@ Provisioner::Outcome Provisioner::Create(const Claim& claim, const api::StorageC
                               image->size_bytes, wanted.size_bytes));
   }
   return WriteVolume(*begun, VolumeObject(plan, *begun, storage_class, *image));
+}
+
+// Asks a storage that is not known to work before anything is begun there, because then its claims
+// can be deleted while it does not work. What is begun there must be deleted there.
+Status Provisioner::CheckUsable(const std::string& cluster, block::Backend& backend) const {
+  const auto object = clusters_.Get(cluster);
+  if (object != nullptr && !ReadClusterCondition(*object, kReady).empty()) return base::OkStatus();
+  return base::Annotate(CheckAnswers(backend), fmt::format("StorageCluster '{}'", cluster));
 }
 
 StatusOr<Provisioner::Claim> Provisioner::BeginProvisioning(const Claim& claim, const Plan& plan) {

@@ -10,6 +10,9 @@
 
 namespace berth::controllers::blockoperator {
 
+// The phase of a cluster whose back end answers, and the condition that is True then.
+inline constexpr char kReady[] = "Ready";
+
 // The message of the condition of this type if its status is True; else "".
 std::string ReadClusterCondition(const api::StorageCluster& cluster, std::string_view type);
 

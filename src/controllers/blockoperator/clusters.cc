@@ -18,7 +18,6 @@ using base::EventType;
 
 namespace {
 
-constexpr char kReady[] = "Ready";
 constexpr char kFailed[] = "Failed";
 constexpr char kDeleting[] = "Deleting";
 constexpr char kAnswers[] = "the back end answers";
@@ -109,9 +108,7 @@ Clusters::Outcome Clusters::Sync(const std::string& name) {
 Status Clusters::CheckBackend(const Cluster& cluster) {
   ASSIGN_OR_RETURN(const Backends::Ptr backend, backends_.Open(cluster));
   RETURN_IF_ERROR(backend->ExchangeLocks(cluster.uid()));
-  const Status listed = backend->List().status();
-  // A back end that cannot list images is reachable, because it answered.
-  return listed.code() == StatusCode::kUnimplemented ? base::OkStatus() : listed;
+  return CheckAnswers(*backend);
 }
 
 Clusters::Outcome Clusters::CheckCluster(const Cluster& cluster) {

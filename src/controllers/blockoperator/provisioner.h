@@ -68,6 +68,7 @@ class Provisioner {
   Outcome SyncClaim(const std::string& key);
   Outcome Provision(const Claim& claim, const api::StorageClass& storage_class);
   Outcome Create(const Claim& claim, const api::StorageClass& storage_class, const Plan& plan);
+  base::Status CheckUsable(const std::string& cluster, block::Backend& backend) const;
   base::StatusOr<Claim> BeginProvisioning(const Claim& claim, const Plan& plan);
   Outcome WriteVolume(const Claim& claim, const Volume& volume);
   // Deletes the image that may have been made for the claim, unless a PersistentVolume names it,

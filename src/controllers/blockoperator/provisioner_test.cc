@@ -81,6 +81,21 @@ TEST_F(BlockOperatorTest, AClaimThatIsDeletedBeforeItsVolumeExistsLeavesNoImage)
   EXPECT_FALSE(cluster_.Has<Volume>("", "pvc-uid-data"));
 }
 
+TEST_F(BlockOperatorTest, AClaimOfAStorageThatNeverWorkedIsDeletedAtOnce) {
+  store_->SetOutage(base::Error(StatusCode::kUnavailable, "no monitor answers"));
+  Begin();
+  CreateClaim("data", {{"metadata", {{"finalizers", Json::array()}}}});
+  ASSERT_TRUE(cluster_.events.WaitFor("ProvisioningFailed default/data"));
+  EXPECT_TRUE(cluster_.events.WaitFor("StorageCluster 'pool': no monitor answers"));
+  EXPECT_FALSE(GetClaim("data").has_finalizer(kProvisioningFinalizer));
+  ASSERT_TRUE(kube::Delete(cluster_.client, GetClaim("data")).ok());
+  EXPECT_FALSE(cluster_.Has<Claim>("default", "data"));
+
+  CreateClaim("later");
+  store_->SetOutage(base::OkStatus());
+  EXPECT_TRUE(WaitVolume("pvc-uid-later"));
+}
+
 TEST_F(BlockOperatorTest, AnImageThatAnObjectNamesIsNotDeletedWithTheClaim) {
   Begin();
   CreateClaim("data", {{"metadata", {{"finalizers", Json::array()}}}});

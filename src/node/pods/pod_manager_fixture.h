@@ -70,14 +70,14 @@ class NoMounter : public platform::Mounter {
   }
 };
 
-class PodManagerTest : public ::testing::TestWithParam<bool> {
+class PodManagerTest : public ::testing::TestWithParam<rpc::FakeRuntime> {
  protected:
   void SetUp() override {
     char folder[] = "/tmp/berth-pods-XXXXXX";
     ASSERT_NE(mkdtemp(folder), nullptr);
     folder_ = folder;
     crust_folder_ = folder_ + "/crust";
-    auto fake = rpc::FakeCri::Start({.events = GetParam()});
+    auto fake = rpc::FakeCri::Start(GetParam());
     ASSERT_TRUE(fake.ok()) << base::ToString(fake.status());
     runtime_ = *std::move(fake);
     runtime_->state().AddImage("busybox:1");

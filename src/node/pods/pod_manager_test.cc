@@ -18,9 +18,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-INSTANTIATE_TEST_SUITE_P(Runtime, PodManagerTest, ::testing::Bool(), [](const auto& info) {
-  return info.param ? "WithEvents" : "WithoutEvents";
-});
+INSTANTIATE_TEST_SUITE_P(Runtime, PodManagerTest,
+                         ::testing::Values(rpc::FakeRuntime::kContainerd,
+                                           rpc::FakeRuntime::kOldContainerd,
+                                           rpc::FakeRuntime::kCrio),
+                         [](const auto& info) { return NameOf(info.param); });
 
 TEST_P(PodManagerTest, RunsAPodAndSaysSo) {
   StartAgent();

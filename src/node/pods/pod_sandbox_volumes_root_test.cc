@@ -54,7 +54,7 @@ class PodSandboxVolumesTest : public PodManagerTest {
   std::unique_ptr<rpc::FakeCrust> handler_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Runtime, PodSandboxVolumesTest, ::testing::Values(true));
+INSTANTIATE_TEST_SUITE_P(Runtime, PodSandboxVolumesTest, ::testing::Values(rpc::FakeRuntime::kContainerd));
 
 TEST_P(PodSandboxVolumesTest, TheyAreInTheSandboxBeforeItsContainersAndThePlanBeforeTheSandbox) {
   runtime_->script().AfterEffect("RunPodSandbox", [&](const google::protobuf::Message& message) {

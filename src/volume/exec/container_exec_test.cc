@@ -36,7 +36,7 @@ bool HasEnded(const std::string& pid_file) {
   return stat.empty() || stat.find(") Z ") != std::string::npos;
 }
 
-class ContainerExecTest : public testing::Test {
+class ContainerExecTest : public testing::TestWithParam<rpc::FakeRuntime> {
  protected:
   base::StatusOr<std::optional<platform::CommandResult>> Run(const Command& command) {
     return exec_.Run(container_, command);
@@ -53,20 +53,24 @@ class ContainerExecTest : public testing::Test {
     return !std::filesystem::exists(runs) || std::filesystem::is_empty(runs);
   }
 
-  FakeMountPods pods_;
+  FakeMountPods pods_{GetParam()};
   RunFolders folders_{pods_.paths(), pods_.mounter()};
   ContainerExec exec_{pods_.client(), folders_};
   const PodContainer container_{FakeMountPods::PodOf("uid-1"), pods_.StartPod("uid-1")};
 };
 
-TEST_F(ContainerExecTest, GivesExitCodeAndBothStreams) {
+INSTANTIATE_TEST_SUITE_P(Runtime, ContainerExecTest,
+                         testing::Values(rpc::FakeRuntime::kContainerd, rpc::FakeRuntime::kCrio),
+                         [](const auto& info) { return NameOf(info.param); });
+
+TEST_P(ContainerExecTest, GivesExitCodeAndBothStreams) {
   const auto result = RunWell({.argv = {"sh", "-c", "echo out; echo err >&2; exit 7"}});
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_EQ(result.out, "out\n");
   EXPECT_EQ(result.err, "err\n");
 }
 
-TEST_F(ContainerExecTest, PassesOnLinesOfStandardErrorWhileTheProgramRuns) {
+TEST_P(ContainerExecTest, PassesOnLinesOfStandardErrorWhileTheProgramRuns) {
   const platform::TempFolder folder;
   const std::string seen = folder / "seen";
   std::vector<std::string> lines;
@@ -81,7 +85,7 @@ TEST_F(ContainerExecTest, PassesOnLinesOfStandardErrorWhileTheProgramRuns) {
   EXPECT_THAT(lines, testing::ElementsAre("one", "two"));
 }
 
-TEST_F(ContainerExecTest, TheEnvironmentIsTheCommands) {
+TEST_P(ContainerExecTest, TheEnvironmentIsTheCommands) {
   const auto result = RunWell({.argv = {"sh", "-c", "echo $LC_ALL $A"}, .env = {"A=b c"}});
   EXPECT_EQ(result.out, "C b c\n");
   // A name that no shell takes.
@@ -89,7 +93,7 @@ TEST_F(ContainerExecTest, TheEnvironmentIsTheCommands) {
   EXPECT_THAT(strange.out, AllOf(HasSubstr("BASH_FUNC_f%%=() { :; }\n"), HasSubstr("A=b\n")));
 }
 
-TEST_F(ContainerExecTest, NamesTheProgramThatIsNotThere) {
+TEST_P(ContainerExecTest, NamesTheProgramThatIsNotThere) {
   for (const bool leaves_daemon : {false, true}) {
     const auto result = Run({.argv = {"mount.nothing", "x"}, .leaves_daemon = leaves_daemon});
     EXPECT_EQ(result.status().code(), StatusCode::kNotFound);
@@ -98,19 +102,19 @@ TEST_F(ContainerExecTest, NamesTheProgramThatIsNotThere) {
   }
 }
 
-TEST_F(ContainerExecTest, AProgramThatEndsWith127IsNoMissingOne) {
+TEST_P(ContainerExecTest, AProgramThatEndsWith127IsNoMissingOne) {
   EXPECT_EQ(RunWell({.argv = {"sh", "-c", "echo 'sh: x: not found' >&2; exit 127"}}).exit_code,
             127);
 }
 
-TEST_F(ContainerExecTest, KeepsNoMoreOutputThanAsked) {
+TEST_P(ContainerExecTest, KeepsNoMoreOutputThanAsked) {
   const auto result =
       RunWell({.argv = {"sh", "-c", "head -c 100000 /dev/zero; echo e >&2"}, .max_output = 1000});
   EXPECT_EQ(result.out.size(), 1000u);
   EXPECT_EQ(result.err, "e\n");
 }
 
-TEST_F(ContainerExecTest, AHundredMebibytesAreTakenWhole) {
+TEST_P(ContainerExecTest, AHundredMebibytesAreTakenWhole) {
   const auto result =
       RunWell({.argv = {"sh", "-c", "head -c 104857600 /dev/zero; head -c 17000000 /dev/zero >&2"},
                .timeout = 5min,
@@ -120,7 +124,7 @@ TEST_F(ContainerExecTest, AHundredMebibytesAreTakenWhole) {
   EXPECT_EQ(result.err.size(), 17'000'000u);
 }
 
-TEST_F(ContainerExecTest, AChildThatKeepsTheStreamsIsNotWaitedFor) {
+TEST_P(ContainerExecTest, AChildThatKeepsTheStreamsIsNotWaitedFor) {
   const std::string pid = pods_.folder() / "pid";
   const auto result =
       RunWell({.argv = {"sh", "-c", fmt::format("sleep 600 & echo $! >{}; echo done", pid)},
@@ -129,12 +133,12 @@ TEST_F(ContainerExecTest, AChildThatKeepsTheStreamsIsNotWaitedFor) {
   kill(std::stoi(Slurp(pid)), SIGKILL);
 }
 
-TEST_F(ContainerExecTest, StandardInputGoesByAFile) {
+TEST_P(ContainerExecTest, StandardInputGoesByAFile) {
   EXPECT_EQ(RunWell({.argv = {"cat"}, .stdin_data = "what\nis read"}).out, "what\nis read");
   EXPECT_TRUE(NothingLeft());
 }
 
-TEST_F(ContainerExecTest, SecretsAreInFilesThatAreGoneAfterwards) {
+TEST_P(ContainerExecTest, SecretsAreInFilesThatAreGoneAfterwards) {
   const auto result =
       RunWell({.argv = {"sh", "-c", "echo $1; stat -c %a $1; cat $1", "sh", "{key}"},
                .secrets = {{"key", "s3cret"}}});
@@ -152,7 +156,7 @@ TEST_F(ContainerExecTest, SecretsAreInFilesThatAreGoneAfterwards) {
   EXPECT_THAT(request.ShortDebugString(), Not(HasSubstr("s3cret")));
 }
 
-TEST_F(ContainerExecTest, ADaemonThatKeepsItsStreamsIsNotWaitedForAndLivesOn) {
+TEST_P(ContainerExecTest, ADaemonThatKeepsItsStreamsIsNotWaitedForAndLivesOn) {
   const std::string pid = pods_.folder() / "pid";
   const auto result = RunWell(
       {.argv = {"sh", "-c", fmt::format("sleep 600 & echo $! >{}; echo mounted; echo w >&2", pid)},
@@ -165,7 +169,7 @@ TEST_F(ContainerExecTest, ADaemonThatKeepsItsStreamsIsNotWaitedForAndLivesOn) {
   kill(std::stoi(Slurp(pid)), SIGKILL);
 }
 
-TEST_F(ContainerExecTest, AtTheDeadlineTheWholeRunIsGoneThoughItIgnoresSigterm) {
+TEST_P(ContainerExecTest, AtTheDeadlineTheWholeRunIsGoneThoughItIgnoresSigterm) {
   const std::string pid = pods_.folder() / "pid", child = pods_.folder() / "child";
   const auto result = Run(
       {.argv = {"sh", "-c",
@@ -179,7 +183,7 @@ TEST_F(ContainerExecTest, AtTheDeadlineTheWholeRunIsGoneThoughItIgnoresSigterm) 
   EXPECT_TRUE(HasEnded(child));
 }
 
-TEST_F(ContainerExecTest, ACallerThatIsToEndEndsItsOwnRuns) {
+TEST_P(ContainerExecTest, ACallerThatIsToEndEndsItsOwnRuns) {
   const std::string pid = pods_.folder() / "pid", end = pods_.folder() / "end";
   auto of_another = std::async(std::launch::async, [&] {
     return RunWell(
@@ -200,7 +204,7 @@ TEST_F(ContainerExecTest, ACallerThatIsToEndEndsItsOwnRuns) {
   EXPECT_EQ(of_another.get().out, "done\n");
 }
 
-TEST_F(ContainerExecTest, ALostAnswerIsAnUnknownOutcome) {
+TEST_P(ContainerExecTest, ALostAnswerIsAnUnknownOutcome) {
   pods_.runtime().script().LoseAnswer("ExecSync");
   const auto result = Run({.argv = {"true"}});
   EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
@@ -208,14 +212,14 @@ TEST_F(ContainerExecTest, ALostAnswerIsAnUnknownOutcome) {
   EXPECT_FALSE(rpc::WasNotSent(result.status()));
 }
 
-TEST_F(ContainerExecTest, ARuntimeThatIsAwayRanNothing) {
+TEST_P(ContainerExecTest, ARuntimeThatIsAwayRanNothing) {
   pods_.runtime().GoAway();
   const auto result = Run({.argv = {"true"}});
   EXPECT_EQ(result.status().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(rpc::WasNotSent(result.status()));
 }
 
-TEST_F(ContainerExecTest, AContainerThatEndedRanNothing) {
+TEST_P(ContainerExecTest, AContainerThatEndedRanNothing) {
   pods_.Exit(container_.id);
   const auto result = Run({.argv = {"true"}});
   ASSERT_TRUE(result.ok()) << result.status();
@@ -224,7 +228,7 @@ TEST_F(ContainerExecTest, AContainerThatEndedRanNothing) {
 
 // containerd has one code, UNKNOWN, for a container that ended, for one that has no shell and for a
 // run of which it does not know how it ended. CRI-O says NOT_FOUND of the first.
-TEST_F(ContainerExecTest, WithoutAStartTheFailureIsOfTheContainer) {
+TEST_P(ContainerExecTest, WithoutAStartTheFailureIsOfTheContainer) {
   const auto fail = [&](StatusCode code) {
     pods_.runtime().script().Fail("ExecSync", base::Error(code, "words that nobody knows"));
     return Run({.argv = {"mkfs", "x"}});
@@ -244,7 +248,7 @@ TEST_F(ContainerExecTest, WithoutAStartTheFailureIsOfTheContainer) {
   EXPECT_TRUE(ended.ok() && !ended->has_value()) << ended.status();
 }
 
-TEST_F(ContainerExecTest, WithoutAStartALostRuntimeRanNothing) {
+TEST_P(ContainerExecTest, WithoutAStartALostRuntimeRanNothing) {
   for (const StatusCode code :
        {StatusCode::kUnavailable, StatusCode::kCancelled, StatusCode::kDeadlineExceeded}) {
     pods_.runtime().script().Fail("ExecSync", base::Error(code, "gone"));
@@ -254,7 +258,7 @@ TEST_F(ContainerExecTest, WithoutAStartALostRuntimeRanNothing) {
   }
 }
 
-TEST_F(ContainerExecTest, AfterAStartTheOutcomeIsUnknown) {
+TEST_P(ContainerExecTest, AfterAStartTheOutcomeIsUnknown) {
   for (const StatusCode code :
        {StatusCode::kUnknown, StatusCode::kNotFound, StatusCode::kFailedPrecondition}) {
     pods_.runtime().script().AfterEffect("ExecSync", [code](const google::protobuf::Message&) {
@@ -268,7 +272,7 @@ TEST_F(ContainerExecTest, AfterAStartTheOutcomeIsUnknown) {
 }
 
 // The runtime of a container may start a run that it was asked for long ago.
-TEST_F(ContainerExecTest, ARunThatFailedDoesNotBeginLater) {
+TEST_P(ContainerExecTest, ARunThatFailedDoesNotBeginLater) {
   rpc::cri::ExecSyncRequest late;
   std::filesystem::path folder;
   pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest& request) {
@@ -298,7 +302,7 @@ TEST_F(ContainerExecTest, ARunThatFailedDoesNotBeginLater) {
 }
 
 // CRI-O answers so when its own deadline ends a run.
-TEST_F(ContainerExecTest, ANegativeExitCodeIsADeadline) {
+TEST_P(ContainerExecTest, ANegativeExitCodeIsADeadline) {
   pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest& request) {
     std::ofstream(std::filesystem::path(request.cmd(3)) / "began");
     rpc::cri::ExecSyncResponse answer;
@@ -311,7 +315,7 @@ TEST_F(ContainerExecTest, ANegativeExitCodeIsADeadline) {
   EXPECT_THAT(base::Message(result.status()), HasSubstr("did not end within"));
 }
 
-TEST_F(ContainerExecTest, AContainerThatDoesNotSeeTheFilesIsTold) {
+TEST_P(ContainerExecTest, AContainerThatDoesNotSeeTheFilesIsTold) {
   // What the pod's own mount namespace shows there: nothing.
   pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest& request) {
     std::filesystem::remove(request.cmd(3) + "/out");
@@ -329,7 +333,7 @@ TEST_F(ContainerExecTest, AContainerThatDoesNotSeeTheFilesIsTold) {
   EXPECT_THAT(base::Message(result.status()), HasSubstr("mountPropagation"));
 }
 
-TEST_F(ContainerExecTest, OfManyRunsFewBeginAtOnce) {
+TEST_P(ContainerExecTest, OfManyRunsFewBeginAtOnce) {
   ContainerExec exec(pods_.client(), folders_, {.at_once = 3, .young = 1h});
   std::atomic<int> within = 0, most = 0;
   pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest&) {
@@ -351,7 +355,7 @@ TEST_F(ContainerExecTest, OfManyRunsFewBeginAtOnce) {
   EXPECT_LE(most, 3);
 }
 
-TEST_F(ContainerExecTest, WhoFindsNoRoomInTimeIsNotRun) {
+TEST_P(ContainerExecTest, WhoFindsNoRoomInTimeIsNotRun) {
   ContainerExec exec(pods_.client(), folders_, {.at_once = 1, .young = 1h});
   std::promise<void> began, end;
   pods_.runtime().state().SetExecSync([&](const rpc::cri::ExecSyncRequest&) {
@@ -372,7 +376,7 @@ TEST_F(ContainerExecTest, WhoFindsNoRoomInTimeIsNotRun) {
   EXPECT_TRUE(NothingLeft());
 }
 
-TEST_F(ContainerExecTest, WhatIsNoCommandIsNotRun) {
+TEST_P(ContainerExecTest, WhatIsNoCommandIsNotRun) {
   EXPECT_EQ(Run({.argv = {""}}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Run({.argv = {"true"}, .env = {"--"}}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Run({}).status().code(), StatusCode::kInvalidArgument);

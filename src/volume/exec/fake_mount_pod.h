@@ -28,8 +28,8 @@ inline constexpr char kPlugin[] = "kubernetes.io/glusterfs";
 
 class FakeMountPods {
  public:
-  FakeMountPods() {
-    auto runtime = rpc::FakeCri::Start();
+  explicit FakeMountPods(rpc::FakeRuntime kind = rpc::FakeRuntime::kContainerd) {
+    auto runtime = rpc::FakeCri::Start(kind);
     EXPECT_TRUE(runtime.ok()) << runtime.status();
     runtime_ = *std::move(runtime);
     runtime_->state().AddImage("mount-pod");

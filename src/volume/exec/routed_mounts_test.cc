@@ -22,7 +22,7 @@ namespace {
 using base::StatusCode;
 using testing::HasSubstr;
 
-class RoutedMountsTest : public testing::Test {
+class RoutedMountsTest : public testing::TestWithParam<rpc::FakeRuntime> {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "registrations are root's";
@@ -76,7 +76,7 @@ class RoutedMountsTest : public testing::Test {
     return router_->helper_mounts().Unmount(kPlugin, platform::MountPoint(mount_.target));
   }
 
-  FakeMountPods pods_;
+  FakeMountPods pods_{GetParam()};
   const std::string bin_ = pods_.folder() / "bin";
   const HelperMount mount_{.plugin = kPlugin,
                            .fs_type = "glusterfs",
@@ -88,7 +88,11 @@ class RoutedMountsTest : public testing::Test {
   std::unique_ptr<Utilities> router_;
 };
 
-TEST_F(RoutedMountsTest, WhatAPodMountedItUnmounts) {
+INSTANTIATE_TEST_SUITE_P(Runtime, RoutedMountsTest,
+                         testing::Values(rpc::FakeRuntime::kContainerd, rpc::FakeRuntime::kCrio),
+                         [](const auto& info) { return NameOf(info.param); });
+
+TEST_P(RoutedMountsTest, WhatAPodMountedItUnmounts) {
   const std::string id = pods_.Register("uid-1");
   ASSERT_TRUE(Mount().ok()) << Mount();
   EXPECT_EQ(Records(), 1u);
@@ -99,7 +103,7 @@ TEST_F(RoutedMountsTest, WhatAPodMountedItUnmounts) {
   EXPECT_TRUE(Unmount().ok());  // again
 }
 
-TEST_F(RoutedMountsTest, AnotherGenerationMountsAndTheOldOneUnmountsWhatItMounted) {
+TEST_P(RoutedMountsTest, AnotherGenerationMountsAndTheOldOneUnmountsWhatItMounted) {
   const std::string old = pods_.Register("uid-1");
   ASSERT_TRUE(Mount().ok());
   pods_.Register("uid-2");
@@ -108,7 +112,7 @@ TEST_F(RoutedMountsTest, AnotherGenerationMountsAndTheOldOneUnmountsWhatItMounte
   EXPECT_THAT(ran_in_, testing::ElementsAre(old + " mount", old + " umount"));
 }
 
-TEST_F(RoutedMountsTest, OfAContainerThatIsGoneTheMountIsDetachedWithAnEvent) {
+TEST_P(RoutedMountsTest, OfAContainerThatIsGoneTheMountIsDetachedWithAnEvent) {
   const std::string id = pods_.Register("uid-1");
   ASSERT_TRUE(Mount().ok());
   pods_.Exit(id);
@@ -120,7 +124,7 @@ TEST_F(RoutedMountsTest, OfAContainerThatIsGoneTheMountIsDetachedWithAnEvent) {
   EXPECT_THAT(pods_.events().events()[0].message, HasSubstr(mount_.target));
 }
 
-TEST_F(RoutedMountsTest, AMountThatTheHostDoesNotSeeIsTakenBackAndNamesPropagation) {
+TEST_P(RoutedMountsTest, AMountThatTheHostDoesNotSeeIsTakenBackAndNamesPropagation) {
   const std::string id = pods_.Register("uid-1");
   propagates_ = false;
   const base::Status status = Mount();
@@ -130,7 +134,7 @@ TEST_F(RoutedMountsTest, AMountThatTheHostDoesNotSeeIsTakenBackAndNamesPropagati
   EXPECT_EQ(Records(), 0u);
 }
 
-TEST_F(RoutedMountsTest, AFailureSaysWhereAndWhyAndLeavesNoRecord) {
+TEST_P(RoutedMountsTest, AFailureSaysWhereAndWhyAndLeavesNoRecord) {
   pods_.Register("uid-1");
   Program("mount", "echo 'no such volume' >&2; exit 32");
   const base::Status status = Mount();
@@ -140,7 +144,7 @@ TEST_F(RoutedMountsTest, AFailureSaysWhereAndWhyAndLeavesNoRecord) {
   EXPECT_EQ(Records(), 0u);
 }
 
-TEST_F(RoutedMountsTest, AnUnknownOutcomeKeepsItsRecord) {
+TEST_P(RoutedMountsTest, AnUnknownOutcomeKeepsItsRecord) {
   const std::string id = pods_.Register("uid-1");
   pods_.runtime().script().LoseAnswer("ExecSync");
   EXPECT_EQ(Mount().code(), StatusCode::kUnavailable);
@@ -152,7 +156,7 @@ TEST_F(RoutedMountsTest, AnUnknownOutcomeKeepsItsRecord) {
 }
 
 // An agent that died left its utility running, which would mount some time.
-TEST_F(RoutedMountsTest, WhatAnEarlierAgentBeganIsEndedFirst) {
+TEST_P(RoutedMountsTest, WhatAnEarlierAgentBeganIsEndedFirst) {
   const std::string id = pods_.Register("uid-1");
   MountRecords records(pods_.folder() / "node/helper-mounts");
   ASSERT_TRUE(records.LoadRecords().ok());
@@ -182,7 +186,7 @@ TEST_F(RoutedMountsTest, WhatAnEarlierAgentBeganIsEndedFirst) {
   }
 }
 
-TEST_F(RoutedMountsTest, WhatIsUsedIsNotKilledWithItsRecord) {
+TEST_P(RoutedMountsTest, WhatIsUsedIsNotKilledWithItsRecord) {
   pods_.Register("uid-1");
   Program("mount", "sleep 60 >/dev/null 2>&1 & echo $! > " + bin_ + "/daemon");
   ASSERT_TRUE(Mount().ok());
@@ -197,7 +201,7 @@ TEST_F(RoutedMountsTest, WhatIsUsedIsNotKilledWithItsRecord) {
   kill(daemon, SIGKILL);
 }
 
-TEST_F(RoutedMountsTest, APodWithoutUmountLeavesItToTheHost) {
+TEST_P(RoutedMountsTest, APodWithoutUmountLeavesItToTheHost) {
   pods_.Register("uid-1");
   ASSERT_TRUE(Mount().ok());
   Program("umount", "exit 1");
@@ -206,7 +210,7 @@ TEST_F(RoutedMountsTest, APodWithoutUmountLeavesItToTheHost) {
   EXPECT_EQ(Records(), 0u);
 }
 
-TEST_F(RoutedMountsTest, ABusyMountStaysWithItsRecord) {
+TEST_P(RoutedMountsTest, ABusyMountStaysWithItsRecord) {
   pods_.Register("uid-1");
   ASSERT_TRUE(Mount().ok());
   Program("umount", "echo 'target is busy' >&2; exit 32");
@@ -215,7 +219,7 @@ TEST_F(RoutedMountsTest, ABusyMountStaysWithItsRecord) {
   EXPECT_EQ(Records(), 1u);
 }
 
-TEST_F(RoutedMountsTest, APodThatIsKilledBetweenLookUpAndExecIsReplacedByTheNext) {
+TEST_P(RoutedMountsTest, APodThatIsKilledBetweenLookUpAndExecIsReplacedByTheNext) {
   const std::string id = pods_.Register("uid-1");
   std::atomic<bool> replaced = false;
   std::string successor;
@@ -232,7 +236,7 @@ TEST_F(RoutedMountsTest, APodThatIsKilledBetweenLookUpAndExecIsReplacedByTheNext
 }
 
 // As a crash there: what was begun is done again by another process.
-TEST_F(RoutedMountsTest, CutOffAtAnyPointOfItsRecordBothCanBeRepeated) {
+TEST_P(RoutedMountsTest, CutOffAtAnyPointOfItsRecordBothCanBeRepeated) {
   pods_.Register("uid-1");
   for (const char* point : {"exec.mount_record.write.before", "exec.mount_record.write.temp",
                             "exec.mount_record.write.after", "exec.mount_record.remove.before",
@@ -252,7 +256,7 @@ TEST_F(RoutedMountsTest, CutOffAtAnyPointOfItsRecordBothCanBeRepeated) {
   }
 }
 
-TEST_F(RoutedMountsTest, WhatIsMountedThereIsLeftAlone) {
+TEST_P(RoutedMountsTest, WhatIsMountedThereIsLeftAlone) {
   pods_.Register("uid-1");
   pods_.mounter().Add(mount_.target);
   EXPECT_EQ(Mount().code(), StatusCode::kAlreadyExists);
@@ -260,7 +264,7 @@ TEST_F(RoutedMountsTest, WhatIsMountedThereIsLeftAlone) {
   EXPECT_EQ(Records(), 0u);
 }
 
-TEST_F(RoutedMountsTest, WithoutARecordTheHostUnmounts) {
+TEST_P(RoutedMountsTest, WithoutARecordTheHostUnmounts) {
   pods_.Register("uid-1");
   pods_.mounter().Add(mount_.target);
   EXPECT_TRUE(Unmount().ok());

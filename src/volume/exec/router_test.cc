@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 // Says where it runs: in a container, or "host".
 const Command kWhere{.argv = {"sh", "-c", "echo ${BERTH_FAKE_CONTAINER:-host}"}, .timeout = 1min};
 
-class RouterTest : public testing::Test {
+class RouterTest : public testing::TestWithParam<rpc::FakeRuntime> {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "registrations are root's";
@@ -36,21 +36,25 @@ class RouterTest : public testing::Test {
     return result.ok() ? result->out : "";
   }
 
-  FakeMountPods pods_;
+  FakeMountPods pods_{GetParam()};
   std::unique_ptr<Utilities> router_;
 };
 
-TEST_F(RouterTest, WithoutARegistrationTheHostRunsIt) {
+INSTANTIATE_TEST_SUITE_P(Runtime, RouterTest,
+                         testing::Values(rpc::FakeRuntime::kContainerd, rpc::FakeRuntime::kCrio),
+                         [](const auto& info) { return NameOf(info.param); });
+
+TEST_P(RouterTest, WithoutARegistrationTheHostRunsIt) {
   EXPECT_EQ(Where(), "host\n");
   EXPECT_EQ(pods_.runtime().script().Count("ListContainers"), 0);
 }
 
-TEST_F(RouterTest, WhatRunsOnTheHostDoesNotEndWithThePods) {
+TEST_P(RouterTest, WhatRunsOnTheHostDoesNotEndWithThePods) {
   router_->CancelRuns();
   EXPECT_EQ(Where(), "host\n");
 }
 
-TEST_F(RouterTest, ARoleThatHasEndedRunsNothingAnywhere) {
+TEST_P(RouterTest, ARoleThatHasEndedRunsNothingAnywhere) {
   platform::EndableExec role([this]() -> platform::Exec& { return router_->GetExec(kPlugin); });
   role.EndRuns();
   EXPECT_EQ(role.Run(kWhere).status().code(), StatusCode::kCancelled);
@@ -59,7 +63,7 @@ TEST_F(RouterTest, ARoleThatHasEndedRunsNothingAnywhere) {
   EXPECT_EQ(Where(), id + "\n");
 }
 
-TEST_F(RouterTest, ARegisteredPodRunsItAndOnlyItsPluginsUtilities) {
+TEST_P(RouterTest, ARegisteredPodRunsItAndOnlyItsPluginsUtilities) {
   const std::string id = pods_.Register("uid-1");
   EXPECT_EQ(Where(), id + "\n");
   const auto other = router_->GetExec("kubernetes.io/nfs").Run(kWhere);
@@ -67,7 +71,7 @@ TEST_F(RouterTest, ARegisteredPodRunsItAndOnlyItsPluginsUtilities) {
   EXPECT_EQ(other->out, "host\n");
 }
 
-TEST_F(RouterTest, TheRegistrationIsReadAtEachRun) {
+TEST_P(RouterTest, TheRegistrationIsReadAtEachRun) {
   EXPECT_EQ(Where(), "host\n");
   const std::string first = pods_.Register("uid-1");
   EXPECT_EQ(Where(), first + "\n");
@@ -77,13 +81,13 @@ TEST_F(RouterTest, TheRegistrationIsReadAtEachRun) {
   EXPECT_EQ(Where(), "host\n");
 }
 
-TEST_F(RouterTest, TheRuntimeIsAskedOnceForAPodThatStays) {
+TEST_P(RouterTest, TheRuntimeIsAskedOnceForAPodThatStays) {
   const std::string id = pods_.Register("uid-1");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Where(), id + "\n");
   EXPECT_EQ(pods_.runtime().script().Count("ListContainers"), 1);
 }
 
-TEST_F(RouterTest, AContainerThatWasRestartedSinceTheLastRunIsFound) {
+TEST_P(RouterTest, AContainerThatWasRestartedSinceTheLastRunIsFound) {
   const std::string first = pods_.Register("uid-1");
   EXPECT_EQ(Where(), first + "\n");
   pods_.Exit(first);
@@ -93,18 +97,18 @@ TEST_F(RouterTest, AContainerThatWasRestartedSinceTheLastRunIsFound) {
   EXPECT_EQ(Where(), "host\n");
 }
 
-TEST_F(RouterTest, AFileThatAnOlderPodOfTheSameNameLeftIsNone) {
+TEST_P(RouterTest, AFileThatAnOlderPodOfTheSameNameLeftIsNone) {
   pods_.StartPod("uid-2");
   pods_.WriteRegistration(FakeMountPods::TextOf(FakeMountPods::PodOf("uid-1")));
   EXPECT_EQ(Where(), "host\n");
 }
 
-TEST_F(RouterTest, AContainerThatDoesNotRunIsNone) {
+TEST_P(RouterTest, AContainerThatDoesNotRunIsNone) {
   pods_.Exit(pods_.Register("uid-1"));
   EXPECT_EQ(Where(), "host\n");
 }
 
-TEST_F(RouterTest, APodThatIsNotWhatTheFileNamesIsNone) {
+TEST_P(RouterTest, APodThatIsNotWhatTheFileNamesIsNone) {
   pods_.StartPod("uid-1");
   Registration other = FakeMountPods::PodOf("uid-1");
   other.pod_name = "another";
@@ -112,7 +116,7 @@ TEST_F(RouterTest, APodThatIsNotWhatTheFileNamesIsNone) {
   EXPECT_EQ(Where(), "host\n");
 }
 
-TEST_F(RouterTest, APodThatIsKilledBetweenLookUpAndExecLeavesItToTheHost) {
+TEST_P(RouterTest, APodThatIsKilledBetweenLookUpAndExecLeavesItToTheHost) {
   const std::string id = pods_.Register("uid-1");
   std::atomic<bool> killed = false;
   pods_.runtime().script().AfterEffect("ListContainers", [&](const google::protobuf::Message&) {
@@ -124,7 +128,7 @@ TEST_F(RouterTest, APodThatIsKilledBetweenLookUpAndExecLeavesItToTheHost) {
   EXPECT_EQ(pods_.runtime().script().Count("ExecSync"), 1);
 }
 
-TEST_F(RouterTest, APodThatIsReplacedBetweenLookUpAndExecLeavesItToTheNewOne) {
+TEST_P(RouterTest, APodThatIsReplacedBetweenLookUpAndExecLeavesItToTheNewOne) {
   const std::string id = pods_.Register("uid-1");
   std::atomic<bool> replaced = false;
   std::string successor;
@@ -138,7 +142,7 @@ TEST_F(RouterTest, APodThatIsReplacedBetweenLookUpAndExecLeavesItToTheNewOne) {
   EXPECT_EQ(Where(), successor + "\n");
 }
 
-TEST_F(RouterTest, AnUnknownOutcomeIsNotRunAgainElsewhere) {
+TEST_P(RouterTest, AnUnknownOutcomeIsNotRunAgainElsewhere) {
   pods_.Register("uid-1");
   const std::string runs = pods_.folder() / "runs";
   pods_.runtime().script().LoseAnswer("ExecSync");
@@ -148,7 +152,7 @@ TEST_F(RouterTest, AnUnknownOutcomeIsNotRunAgainElsewhere) {
   EXPECT_EQ(std::filesystem::file_size(runs), 2u);
 }
 
-TEST_F(RouterTest, WhileTheRuntimeIsAwayNothingRunsAnywhere) {
+TEST_P(RouterTest, WhileTheRuntimeIsAwayNothingRunsAnywhere) {
   pods_.Register("uid-1");
   pods_.runtime().GoAway();
   const auto result = router_->GetExec(kPlugin).Run(kWhere);
@@ -156,7 +160,7 @@ TEST_F(RouterTest, WhileTheRuntimeIsAwayNothingRunsAnywhere) {
   EXPECT_TRUE(rpc::WasNotSent(result.status()));
 }
 
-TEST_F(RouterTest, ARefusedRegistrationRunsNothingAndIsToldOnce) {
+TEST_P(RouterTest, ARefusedRegistrationRunsNothingAndIsToldOnce) {
   pods_.WriteRegistration("{\"podName\":");
   for (int i = 0; i < 3; ++i) {
     const auto result = router_->GetExec(kPlugin).Run(kWhere);
@@ -179,7 +183,7 @@ TEST_F(RouterTest, ARefusedRegistrationRunsNothingAndIsToldOnce) {
   EXPECT_EQ(pods_.events().events().size(), 3u);
 }
 
-TEST_F(RouterTest, UdevIsTheHosts) {
+TEST_P(RouterTest, UdevIsTheHosts) {
   pods_.Register("uid-1");
   // Its own program, so that the machine needs none.
   const std::string udevadm = pods_.folder() / "udevadm";
@@ -188,7 +192,7 @@ TEST_F(RouterTest, UdevIsTheHosts) {
   EXPECT_EQ(Where({.argv = {udevadm, "trigger"}}), "host trigger\n");
 }
 
-TEST_F(RouterTest, InPodNeverRunsOnTheHost) {
+TEST_P(RouterTest, InPodNeverRunsOnTheHost) {
   const auto none = router_->GetPodExec(kPlugin).Run(kWhere);
   EXPECT_EQ(none.status().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(base::Message(none.status()), HasSubstr("no pod that runs on this node"));
@@ -198,7 +202,7 @@ TEST_F(RouterTest, InPodNeverRunsOnTheHost) {
   EXPECT_EQ(there->out, id + "\n");
 }
 
-TEST_F(RouterTest, OneRunThatHangsHoldsUpNoOther) {
+TEST_P(RouterTest, OneRunThatHangsHoldsUpNoOther) {
   pods_.Register("uid-1");
   platform::Exec& exec = router_->GetExec(kPlugin);
   std::atomic<int> well = 0;
