@@ -7,6 +7,7 @@ from lib.kubernetes import node, programs, vm_node
 from lib.kubernetes.cluster import Cluster
 from lib.kubernetes.control_plane import PROGRAMS, running_plane
 from lib.standalone import ROOT
+from lib.vm.iscsi import PORTAL, TARGET
 
 pytestmark = pytest.mark.kubernetes
 
@@ -68,6 +69,19 @@ def test_ext4_grows_under_a_pod(machine, name):
     machine.wait_for("the volume to be gone", lambda: cluster.get("PersistentVolume", volume) is None)
 
 
+def deploy_mount_pod(machine, kind):
+    """Creates what deploy/mount-pod/KIND has, and waits until the pod is registered."""
+    cluster = machine.cluster
+    for item in render(ROOT / "deploy/mount-pod" / kind).values():
+        if item["kind"] == "DaemonSet":
+            answer = cluster.api.post("/apis/apps/v1/namespaces/berth-mount/daemonsets", item)
+            assert answer.code == 201, answer
+        elif item["kind"] != "Namespace" or cluster.get("Namespace", "berth-mount") is None:
+            cluster.create(item, item["metadata"].get("namespace"))
+    machine.wait_for("the mount pod", lambda: any(
+        objects.is_ready(pod) for pod in cluster.items("Pod", "berth-mount") if pod["metadata"]["name"].startswith(f"{kind}-")))
+
+
 def share(name, script):
     """Gives a pod with the export that the machine serves, at /share."""
     return objects.pod(name, script, mounts=[{"name": "share", "mountPath": "/share"}],
@@ -83,16 +97,26 @@ def test_nfs_by_the_shim_and_a_mount_pod(machine):
     machine.wait_for("the shim to miss the mount pod", lambda: any(
         event["reason"] == "FailedMount" and "no pod that runs on this node is registered for kubernetes.io/nfs" in event["message"]
         for event in cluster.items("Event", "default") if event["involvedObject"].get("name") == "first"))
-    for item in render(ROOT / "deploy/mount-pod/nfs").values():
-        if item["kind"] == "DaemonSet":
-            answer = cluster.api.post("/apis/apps/v1/namespaces/berth-mount/daemonsets", item)
-            assert answer.code == 201, answer
-        else:
-            cluster.create(item, item["metadata"].get("namespace"))
-    machine.wait_for("the mount pod", lambda: any(objects.is_ready(pod) for pod in cluster.items("Pod", "berth-mount")))
+    deploy_mount_pod(machine, "nfs")
     machine.wait_pod("first", "Running", vm_node.SECONDS)
     machine.create_pod(share("second", "grep -x one /share/of-first && echo two > /share/of-second"))
     for name in ("second", "first"):
         machine.wait_pod(name, "Succeeded", vm_node.SECONDS)
     for name in ("second", "first"):
+        machine.delete_pod(name, vm_node.SECONDS)
+
+
+def lun(name, script):
+    """Gives a pod with an XFS on the LUN that the machine serves, at /disk."""
+    return objects.pod(name, f"grep ' /disk xfs ' /proc/mounts && {script}", mounts=[{"name": "disk", "mountPath": "/disk"}],
+                       volumes=[{"name": "disk", "iscsi": {"targetPortal": PORTAL, "iqn": TARGET, "lun": 1, "fsType": "xfs"}}])
+
+
+def test_iscsi_by_the_shims_and_a_mount_pod(machine):
+    """The kubelet logs in to a target, formats the LUN and logs out by shims, whose utilities are in the mount pod of
+    deploy/mount-pod/iscsi alone, and so are modprobe's and iscsid's work. A pod reads what an earlier one wrote."""
+    deploy_mount_pod(machine, "iscsi")
+    for name, script in (("writer", "echo kept > /disk/file"), ("reader", "grep -x kept /disk/file")):
+        machine.create_pod(lun(name, script))
+        machine.wait_pod(name, "Succeeded", vm_node.SECONDS)
         machine.delete_pod(name, vm_node.SECONDS)

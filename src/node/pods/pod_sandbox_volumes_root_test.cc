@@ -54,7 +54,8 @@ class PodSandboxVolumesTest : public PodManagerTest {
   std::unique_ptr<rpc::FakeCrust> handler_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Runtime, PodSandboxVolumesTest, ::testing::Values(rpc::FakeRuntime::kContainerd));
+INSTANTIATE_TEST_SUITE_P(Runtime, PodSandboxVolumesTest,
+                         ::testing::Values(rpc::FakeRuntime::kContainerd));
 
 TEST_P(PodSandboxVolumesTest, TheyAreInTheSandboxBeforeItsContainersAndThePlanBeforeTheSandbox) {
   runtime_->script().AfterEffect("RunPodSandbox", [&](const google::protobuf::Message& message) {

@@ -1,7 +1,7 @@
 """A node in the virtual machine: a kubelet, containerd and Berth run there, where root has all capabilities and the kernel has NFS.
 The control plane is outside, because the machine's processor is emulated, and so slow.
 
-What runs on the node is settled before it boots, and tests see it through the API. The machine serves NFS to itself.
+What runs on the node is settled before it boots, and tests see it through the API. The machine serves NFS and a LUN to itself.
 """
 import contextlib
 import json
@@ -18,9 +18,12 @@ from lib.kubernetes.cluster import rules_of
 from lib.kubernetes.control_plane import ADMIN, KUBELETS, NODE
 from lib.kubernetes.world import LEASES, RIGHTS
 from lib.standalone import IMAGE, ROOT, wait_for
+from lib.vm.iscsi import LINK_LUN, SERVE_TARGET
 from lib.vm.nfs import SERVE_NFS
 
 SCRIPT = pathlib.Path(__file__).with_suffix(".sh")
+MOUNT_PODS = ("nfs", "iscsi")
+TARGET_PACKAGES = ["tgt"]
 RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 # Everything is slower than on the machine of the tests, by one order of magnitude.
 SECONDS = 180
@@ -32,7 +35,8 @@ def missing():
     if absent:
         return f"this machine has no {', '.join(absent)}"
     try:
-        debian_root.fetch(mount_pods.packages("nfs"))
+        for packages in (*map(mount_pods.packages, MOUNT_PODS), TARGET_PACKAGES):
+            debian_root.fetch(packages)
     except debian_root.Missing as reason:
         return str(reason)
     return vm.available()
@@ -49,11 +53,12 @@ class VmNode(ApiNode):
         self._power = contextlib.ExitStack()  # the machine, while it runs
 
     def start(self):
-        disk = self._machine.add_disk("node", "2G")
+        disk = self._machine.add_disk("node", "3G")
         subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", self._content(), disk.path], check=True)
         self._machine.add_host_network()
         self._machine.files[SCRIPT.name] = SCRIPT
-        script = [SERVE_NFS, f". ./{SCRIPT.name}", *(f"{shlex.join(map(str, command))} &" for command in self._commands()), "wait"]
+        commands = [f"{shlex.join(map(str, command))} &" for command in self._commands()]
+        script = [SERVE_NFS, SERVE_TARGET, LINK_LUN, f". ./{SCRIPT.name}", *commands, "wait"]
         self._output = self._power.enter_context(self._machine.running("\n".join(script)))
         self.wait_for("the node to be ready", self.is_ready)
         self.wait_for("the driver on the node", lambda: self.lists(DRIVER))
@@ -67,7 +72,9 @@ class VmNode(ApiNode):
         (folder / self.block_images.name).mkdir()
         for name, command in ((IMAGE, ["/bin/sh"]), ("berth.local/pause:1", ["/bin/sleep", "2147483647"])):
             subprocess.run([ROOT / "tools" / "make_image", images / f"{command[0][5:]}.tar", name, *command], check=True)
-        subprocess.run([ROOT / "tools" / "pod_image", "nfs", images / "mount-nfs.tar"], check=True)
+        for kind in MOUNT_PODS:
+            subprocess.run([ROOT / "tools" / "pod_image", kind, images / f"mount-{kind}.tar"], check=True)
+        shutil.copytree(debian_root.cached(TARGET_PACKAGES), folder / "target", symlinks=True)
         shutil.copy(programs.find("kubelet"), folder)
         (folder / "kubelet.yaml").write_text(json.dumps(self.kubelet_configuration()))
         plane = self.cluster.plane
