@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "iscsi/channel.h"
 #include "iscsi/logical_unit.h"
 #include "iscsi/reservations.h"
 #include "iscsi/settings.h"
@@ -165,7 +166,7 @@ Status CheckBlank(LogicalUnit& unit) {
 }
 
 StatusOr<Json> ClaimUnit(LogicalUnit& unit, uint16_t lun, const Settings& settings,
-                         const Json& request) {
+                         const Json& request, Deadline deadline) {
   RETURN_IF_ERROR(CheckIdentity(unit, base::json::String(request, {"identity"})));
   ASSIGN_OR_RETURN(const Capacity capacity, ReadCapacityOf(unit));
   if (const int64_t size = base::json::Int(request, {"size"}); capacity.size_bytes() < size) {
@@ -177,9 +178,13 @@ StatusOr<Json> ClaimUnit(LogicalUnit& unit, uint16_t lun, const Settings& settin
   if (!recorded) RETURN_IF_ERROR(CheckBlank(unit));
   Reservations reservations(unit, settings.owner);
   ASSIGN_OR_RETURN(const bool claimed, reservations.Claim(recorded));
-  if (const Status blank = claimed ? CheckBlank(unit) : base::OkStatus(); !blank.ok()) {
-    RETURN_IF_ERROR(reservations.Unclaim());
-    return blank;
+  if (claimed) {
+    Status fit = CheckBlank(unit);
+    if (fit.ok()) fit = FencesWriteSame(settings.login, lun, capacity, deadline).status();
+    if (!fit.ok()) {
+      RETURN_IF_ERROR(reservations.Unclaim());
+      return fit;
+    }
   }
   return DescribeUnit(unit, lun, settings);
 }
@@ -249,7 +254,7 @@ StatusOr<Json> RunOn(Session& session, const std::string& call, const Settings& 
   if (call == "info") return DescribeUnit(unit, lun, settings);
   RETURN_IF_ERROR(Inspect(unit));
   if (call == "holders") return ReadHolders(unit, settings, request);
-  if (call == "claim") return ClaimUnit(unit, lun, settings, request);
+  if (call == "claim") return ClaimUnit(unit, lun, settings, request, deadline);
   if (call == "wipe") {
     RETURN_IF_ERROR(CheckIdentity(unit, base::json::String(request, {"identity"})));
     return WipeUnit(unit, settings, request, deadline - kWipeMargin);

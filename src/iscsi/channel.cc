@@ -61,9 +61,10 @@ StatusOr<bool> FencesWriteSame(const LoginOptions& login, uint16_t lun, const Ca
   const Answer write = unit.Run(Write(0, 0, {}));
   if (write.outcome == Answer::Outcome::kLost) return AnswerError(write, "test the reservation");
   if (write.outcome != Answer::Outcome::kConflict) {
-    return Error(StatusCode::kFailedPrecondition,
-                 "the target does not refuse writes of other sessions in spite of the "
-                 "reservation ({}), so nobody could be fenced from it",
+    return Error(StatusCode::kUnimplemented,
+                 "the target answers a write of no blocks from a session without a key by {}, and "
+                 "not by RESERVATION CONFLICT, so no fence of it could be trusted; Linux's own "
+                 "target (LIO) is such a one",
                  DescribeAnswer(write));
   }
   const std::vector<uint8_t> zeroes(capacity.block_bytes);

@@ -51,7 +51,7 @@ struct ChannelOptions {
 // Makes sure that the target refuses writes of other sessions than the one that has the
 // reservation, by commands that change nothing even if it runs them. Returns whether it refuses
 // WRITE SAME, too. Where it does not, nobody may send that command: one that came late would
-// overwrite the next owner's data. FAILED_PRECONDITION: the target does not refuse writes.
+// overwrite the next owner's data. UNIMPLEMENTED: the target does not refuse writes.
 base::StatusOr<bool> FencesWriteSame(const LoginOptions& login, uint16_t lun,
                                      const Capacity& capacity, Deadline deadline);
 

@@ -56,6 +56,10 @@ class Disk:
         """Gives how many pages would be lost now."""
         return len(self._cache)
 
+    def content(self):
+        """Gives what a guest would read."""
+        return self._read(0, self.size)
+
     def lose(self, keep=None):
         """Loses the cache, as at a loss of power. QEMU must have ended."""
         self._unused.wait()

@@ -76,10 +76,11 @@ class Machine:
         sockets, `own` of this machine."""
         self.networks.append((mac, f"dgram,local.type=unix,local.path={own},remote.type=unix,remote.path={other}"))
 
-    def add_host_network(self, network="10.0.2"):
+    def add_host_network(self, network="10.0.2", forward=None):
         """Adds a network device for the address 10.0.2.15/24, by which the guest reaches the host as HOST. In another network the
-        guest has its address 15, and the host is 2."""
-        self.networks.append(("52:54:00:ff:00:01", f"user,net={network}.0/24"))
+        guest has its address 15, and the host is 2. `forward`: {port of 127.0.0.1 on the host: port of the guest}."""
+        forwards = [f",hostfwd=tcp:127.0.0.1:{ours}-:{its}" for ours, its in (forward or {}).items()]
+        self.networks.append(("52:54:00:ff:00:01", f"user,net={network}.0/24{''.join(forwards)}"))
 
     def close(self):
         for disk in self.disks.values():
