@@ -18,7 +18,7 @@
 namespace berth::rpc {
 
 // The runtime whose answers the double gives. Those of CRI-O are read from its sources
-// (server/*.go of 1.35); its default configuration has no pod events.
+// (server/*.go of 1.37); its default configuration has no pod events.
 enum class FakeRuntime {
   kContainerd,
   kOldContainerd,  // before 1.7: without an event stream
