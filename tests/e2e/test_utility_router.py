@@ -57,7 +57,8 @@ def test_standard_input_and_secrets_reach_the_pod_and_leave_nothing(registered):
 def test_a_daemon_that_keeps_its_streams_is_not_waited_for_and_lives_on(registered):
     said = registered.run("sh", "-c", "sleep 54321 & echo mounted", leaves_daemon=True, timeout_ms=60000)
     assert (said["exit_code"], said["out"]) == (0, "mounted\n")
-    (daemon,) = processes("sleep\x0054321")
+    # The shell writes its line when it has forked, and its child becomes `sleep` after that.
+    (daemon,) = wait_for("the daemon", lambda: processes("sleep\x0054321"))
     registered.run("kill", "-9", registered.run("pidof", "sleep")["out"].split()[0])  # the newest one in the pod
     wait_for("the daemon to end", lambda: daemon not in processes("sleep\x0054321"))
 
