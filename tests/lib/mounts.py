@@ -21,8 +21,10 @@ def unmount_below(folder):
 
 def wait_unshared(pid):
     """Waits until unshare(1), which sets the propagation of the mounts after its process is in the namespace, has become
-    the program that it runs."""
-    wait_for("unshare to run its program", lambda: pathlib.Path(f"/proc/{pid}/comm").read_text() != "unshare\n")
+    the program that it runs. A child has its parent's name at first: Popen returns when the kernel closes its pipe, shortly
+    before it gives the process the new name."""
+    before = {"unshare\n", pathlib.Path("/proc/thread-self/comm").read_text()}
+    wait_for("unshare to run its program", lambda: pathlib.Path(f"/proc/{pid}/comm").read_text() not in before)
 
 
 def _copies(pid, own):
