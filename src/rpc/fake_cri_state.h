@@ -49,8 +49,8 @@ class FakeCriState {
   std::optional<Container> FindContainer(const std::string& pod_uid, const std::string& name) const;
   // The container's process ends by itself. NOT_FOUND; FAILED_PRECONDITION unless it runs.
   base::Status Exit(const std::string& container_id, int exit_code);
-  // What is left if the caller of StartContainer goes away during the call. containerd: the
-  // container is at its end, has not run, and its message is containerd's. CRI-O removes it.
+  // Leaves what the runtime leaves if the caller of StartContainer goes away during the call:
+  // containerd ends the container, which has not run, with a message of its own; CRI-O removes it.
   // NOT_FOUND.
   base::Status CutOffStart(const std::string& container_id);
   // The sandbox dies, and its containers end with exit code 137.

@@ -1,5 +1,7 @@
 """A volume moves between two whole nodes, each with an agent and an I/O proxy, because the storage fences the one that is
 lost: switched off under a pod that writes, or frozen, and woken up when its volume is in use elsewhere."""
+import contextlib
+
 import pytest
 from lib import ceph, tgt
 from lib.iscsi_site import iscsi_site
@@ -30,31 +32,35 @@ def site(module_site):
     module_site.clean()
 
 
-@pytest.fixture
-def further(site):
-    """A second node, which is there at the start of the test."""
-    made = FurtherStorageNode(site.berth)
+@contextlib.contextmanager
+def second_node(site, network=None):
+    made = FurtherStorageNode(site.berth, network=network)
     try:
         made.start()
         yield made
     finally:
+        if network is not None:
+            network.heal()
         made.remove()
         site.berth.run("delete", "node", made.name, check=False)
+
+
+@pytest.fixture
+def further(site):
+    """A second node, which is there at the start of the test."""
+    with second_node(site) as made:
+        yield made
 
 
 @pytest.fixture
 def cut_node(site):
     """The same, with a network that can be cut."""
     network = CutNetwork(site.berth, site.ceph, "node-b")
-    made = FurtherStorageNode(site.berth, "node-b", network)
     try:
-        made.start()
-        yield made
+        with second_node(site, network) as made:
+            yield made
     finally:
-        network.heal()
-        made.remove()
         network.close()
-        site.berth.run("delete", "node", made.name, check=False)
 
 
 def count_of(site, pod):
@@ -79,6 +85,22 @@ def give_up(site, further, pod):
     site.berth.run("delete", "node", further.name)
 
 
+def move_here(site, further):
+    """Has the volume of pod `one` move to pod `two` on this node. Gives how many lines of `one` it has."""
+    give_up(site, further, "one")
+    site.run("two", "data", COUNT)
+    count_of(site, "two")
+    return len(log_of(site, "two")["one"])
+
+
+def write_once_more(site, node):
+    """Has pod `three` write in the place of `two`. Gives what log_of gives."""
+    site.remove("two")
+    site.run("three", "data", COUNT, node=node)
+    count_of(site, "three")
+    return log_of(site, "three")
+
+
 def wait_clean(site, further):
     """Waits until the node that came back has taken off what it lost, and the storage's fences of it are lifted."""
     wait_for("the node to be clean", lambda: not further.node.agent.records()
@@ -91,19 +113,13 @@ def test_a_node_is_switched_off_under_a_pod_that_writes(site, further):
     assert site.holders(name) == [further.name]
     durable = count_of(site, "one")
     further.switch_off()
-    give_up(site, further, "one")
-    site.run("two", "data", COUNT)
-    count_of(site, "two")
+    assert move_here(site, further) >= durable
     assert site.holders(name) == ["node-a"]
-    assert len(log_of(site, "two")["one"]) >= durable
     # The node comes back without its pods, and gets the volume again by right.
     further.start()
     wait_clean(site, further)
-    site.remove("two")
-    site.run("three", "data", COUNT, node=further.name)
-    count_of(site, "three")
+    assert set(write_once_more(site, further.name)) == {"one", "two", "three"}
     assert site.holders(name) == [further.name]
-    assert set(log_of(site, "three")) == {"one", "two", "three"}
 
 
 def test_a_frozen_node_wakes_up_and_writes_nothing_more(site, further):
@@ -111,20 +127,14 @@ def test_a_frozen_node_wakes_up_and_writes_nothing_more(site, further):
     site.run("one", "data", COUNT, node=further.name)
     durable = count_of(site, "one")
     further.freeze()
-    give_up(site, further, "one")
-    site.run("two", "data", COUNT)
-    count_of(site, "two")
-    before = len(log_of(site, "two")["one"])
+    before = move_here(site, further)
     assert before >= durable
     # Its container has written on, into the page cache. All of that is refused when the node wakes up.
     further.thaw()
     wait_for("the node to be back", further.further.ready, seconds=120)
     wait_clean(site, further)
     assert site.holders(name) == ["node-a"]
-    site.remove("two")
-    site.run("three", "data", COUNT, node=further.name)
-    count_of(site, "three")
-    seen = log_of(site, "three")
+    seen = write_once_more(site, further.name)
     assert set(seen) == {"one", "two", "three"} and len(seen["one"]) == before
 
 
@@ -134,16 +144,10 @@ def test_a_node_that_is_cut_off_writes_nothing_once_its_volume_has_moved(site, c
     site.run("one", "data", COUNT, node=cut_node.name)
     durable = count_of(site, "one")
     cut_node.cut_off()
-    give_up(site, cut_node, "one")
-    site.run("two", "data", COUNT)
-    count_of(site, "two")
-    before = len(log_of(site, "two")["one"])
+    before = move_here(site, cut_node)
     assert before >= durable and site.holders(name) == ["node-a"]
     # What it wrote meanwhile was on its way, and is refused.
     cut_node.reconnect()
     wait_clean(site, cut_node)
-    site.remove("two")
-    site.run("three", "data", COUNT)
-    count_of(site, "three")
-    seen = log_of(site, "three")
+    seen = write_once_more(site, "node-a")
     assert set(seen) == {"one", "two", "three"} and len(seen["one"]) == before

@@ -1,4 +1,4 @@
-// What it means that a driver does not know a volume of which it is to let go.
+// Decides what the answer NOT_FOUND means when a driver is asked to release a volume.
 #pragma once
 
 #include "volume/csi/csi_volume.h"
