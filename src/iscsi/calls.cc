@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "iscsi/channel.h"
+#include "iscsi/initiator_name.h"
 #include "iscsi/logical_unit.h"
 #include "iscsi/reservations.h"
 #include "iscsi/settings.h"
@@ -118,6 +119,7 @@ std::string FindNode(uint64_t key, const std::string& initiator, const KeyOwner&
   }
   if (!initiator.starts_with(kInitiatorPrefix)) return "";
   std::string node = initiator.substr(kInitiatorPrefix.size());
+  if (node.ends_with(kSecondName)) node.resize(node.size() - kSecondName.size());
   return NodeKeys(owner, node).Has(key) ? node : "";
 }
 
@@ -262,11 +264,21 @@ StatusOr<Json> RunOn(Session& session, const std::string& call, const Settings& 
   return FenceNode(unit, settings, request, /*only_look=*/call == "fenceTargets");
 }
 
+// As RunOn, by the name that a session needs which is to take the LUN.
+StatusOr<Json> RunAsTaker(std::unique_ptr<Session>& session, const std::string& call,
+                          Settings& settings, const Json& request, Deadline deadline) {
+  if (call == "fence" || call == "wipe") {
+    ASSIGN_OR_RETURN(const uint16_t lun, ReadLun(request));
+    RETURN_IF_ERROR(AvoidHoldersName(session, settings.login, lun, deadline));
+  }
+  return RunOn(*session, call, settings, request, deadline);
+}
+
 }  // namespace
 
 StatusOr<Json> RunCall(const Json& request, Deadline deadline) {
   const std::string call = base::json::String(request, {"call"});
-  ASSIGN_OR_RETURN(const Settings settings, ReadSettings(request));
+  ASSIGN_OR_RETURN(Settings settings, ReadSettings(request));
   if (call == "check") return CheckPortals(settings, deadline);
   constexpr std::string_view kCalls[] = {"list",  "info",  "holders", "fenceTargets",
                                          "fence", "claim", "wipe"};
@@ -274,8 +286,8 @@ StatusOr<Json> RunCall(const Json& request, Deadline deadline) {
     return Error(StatusCode::kInvalidArgument, "there is no call {}", base::Quote(call));
   }
   if (call != "list") RETURN_IF_ERROR(ReadLun(request));
-  ASSIGN_OR_RETURN(const auto session, Session::LogIn(settings.login, deadline));
-  auto result = RunOn(*session, call, settings, request, deadline);
+  ASSIGN_OR_RETURN(auto session, Session::LogIn(settings.login, deadline));
+  auto result = RunAsTaker(session, call, settings, request, deadline);
   session->LogOut(std::min(deadline, std::chrono::steady_clock::now() + kLogoutTime));
   if (!result.ok() && call != "list") {
     return base::Annotate(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "iscsi/initiator_name.h"
 
 namespace berth::iscsi {
 
@@ -41,6 +42,18 @@ constexpr uint16_t kCapacityChanged = 0x2a09;
 
 constexpr Answer kFencedAnswer{.outcome = Answer::Outcome::kConflict};
 
+// Tries a write that changes nothing. LIO lets every command pass that brings no data, and looks
+// for the block before it looks for a reservation, so the second write is of a block that is there:
+// zeroes in place of zeroes.
+Answer TryWrite(LogicalUnit& unit, uint32_t block_bytes) {
+  const Answer empty = unit.Run(Write(0, 0, {}));
+  if (empty.outcome == Answer::Outcome::kConflict || empty.outcome == Answer::Outcome::kLost) {
+    return empty;
+  }
+  const std::vector<uint8_t> zeroes(size_t{2} * block_bytes);
+  return unit.Run(CompareAndWrite(0, zeroes));
+}
+
 std::optional<bool> ReadWriteCache(LogicalUnit& unit) {
   std::vector<uint8_t> data(192);
   const Answer answer = unit.Run(ModeSense(8, data));
@@ -51,20 +64,19 @@ std::optional<bool> ReadWriteCache(LogicalUnit& unit) {
 
 }  // namespace
 
-// Tries, from a session without a key, a write of no blocks, and a WRITE SAME behind the last one.
+// Tries a write and a WRITE SAME from a session without a key.
 StatusOr<bool> FencesWriteSame(const LoginOptions& login, uint16_t lun, const Capacity& capacity,
                                Deadline deadline) {
   LoginOptions other = login;
   other.isid = MakeIsid();
   ASSIGN_OR_RETURN(const auto session, Session::LogIn(other, deadline));
   SessionUnit unit(*session, lun, deadline);
-  const Answer write = unit.Run(Write(0, 0, {}));
+  const Answer write = TryWrite(unit, capacity.block_bytes);
   if (write.outcome == Answer::Outcome::kLost) return AnswerError(write, "test the reservation");
   if (write.outcome != Answer::Outcome::kConflict) {
     return Error(StatusCode::kUnimplemented,
-                 "the target answers a write of no blocks from a session without a key by {}, and "
-                 "not by RESERVATION CONFLICT, so no fence of it could be trusted; Linux's own "
-                 "target (LIO) is such a one",
+                 "the target does not refuse a write of a session without a key in spite of the "
+                 "reservation ({}), so nobody could be fenced from it",
                  DescribeAnswer(write));
   }
   const std::vector<uint8_t> zeroes(capacity.block_bytes);
@@ -106,37 +118,42 @@ Channel::~Channel() {
 
 // Tries each portal, because one may admit this node and have the LUN in standby.
 Status Channel::Begin(Deadline deadline) {
-  const LoginOptions& login = options_.settings.login;
   Status begun;
-  for (size_t tries = login.portals.size(); tries > 0; --tries) {
+  for (size_t tries = login_.portals.size(); tries > 0; --tries) {
     const Deadline now = Clock::now();
     const Deadline end = now + (deadline - now) / static_cast<int64_t>(tries);
-    ASSIGN_OR_RETURN(session_, Session::LogIn(login, end, portal_));
+    ASSIGN_OR_RETURN(session_, Session::LogIn(login_, end, portal_));
     NotePortal();
-    begun = BeginOn(end);
+    begun = AvoidHoldersName(session_, login_, options_.lun, end);
+    if (begun.ok()) begun = BeginOn(end);
     if (begun.code() != StatusCode::kUnavailable) return begun;
     session_.reset();
-    portal_ = (portal_ + 1) % login.portals.size();
+    portal_ = (portal_ + 1) % login_.portals.size();
   }
   return begun;
 }
 
 void Channel::NotePortal() {
-  const auto& portals = options_.settings.login.portals;
+  const auto& portals = login_.portals;
   const auto at = std::ranges::find(portals, session_->portal());
   if (at != portals.end()) portal_ = static_cast<size_t>(at - portals.begin());
 }
 
 Status Channel::BeginOn(Deadline deadline) {
   SessionUnit unit(*session_, options_.lun, deadline);
-  const std::string where =
-      fmt::format("LUN {} of '{}'", options_.lun, options_.settings.login.target);
+  const std::string where = fmt::format("LUN {} of '{}'", options_.lun, login_.target);
   auto info = Inspect(unit);
   if (!info.ok()) return base::Annotate(info.status(), where);
   info_ = *std::move(info);
   if (options_.identity != info_.identity) {
     return Error(StatusCode::kDataLoss, "{} is '{}' by now, and not '{}'", where, info_.identity,
                  options_.identity);
+  }
+  if (options_.shared && IsLio(info_)) {
+    return Error(StatusCode::kUnimplemented,
+                 "{}: Linux's target (LIO) knows registered nodes by their names alone, so it "
+                 "cannot keep an older process of a node from a volume that several nodes use",
+                 where);
   }
   Reservations reservations(unit, options_.settings.owner);
   auto key = reservations.Acquire(options_.settings.node, options_.shared, options_.ticket);
@@ -154,8 +171,8 @@ Status Channel::BeginOn(Deadline deadline) {
 }
 
 Status Channel::CheckEnforced(Deadline deadline) {
-  ASSIGN_OR_RETURN(fences_write_same_, FencesWriteSame(options_.settings.login, options_.lun,
-                                                       info_.capacity, deadline));
+  ASSIGN_OR_RETURN(fences_write_same_,
+                   FencesWriteSame(login_, options_.lun, info_.capacity, deadline));
   return base::OkStatus();
 }
 
@@ -163,8 +180,7 @@ Answer Channel::Run(const Command& command) {
   Request request;
   request.command = command;
   request.deadline = Clock::now() + kRequestTime;
-  request.move_at =
-      options_.settings.login.portals.size() > 1 ? Clock::now() + kPortalTime : request.deadline;
+  request.move_at = login_.portals.size() > 1 ? Clock::now() + kPortalTime : request.deadline;
   const MutexLock lock(mutex_);
   new_.push_back(&request);
   eventfd_write(wake_.get(), 1);
@@ -249,7 +265,7 @@ void Channel::WatchCache(const Request& request, Answer& answer) {
     LOG_ERROR(
         "LUN {} of '{}' lost writes that were not flushed, because the target lost power or "
         "was reset: its file system has to be checked",
-        options_.lun, options_.settings.login.target);
+        options_.lun, login_.target);
     answer = {.outcome = Answer::Outcome::kOther};
   } else if (!request.command.out.empty()) {
     cache_->OnWritten();
@@ -281,8 +297,7 @@ void Channel::DropSession(std::string_view why) {
 void Channel::NoteFenced(std::string_view why) {
   if (fenced_) return;
   fenced_ = true;
-  LOG_ERROR("LUN {} of '{}' refuses this node from now on: {}", options_.lun,
-            options_.settings.login.target, why);
+  LOG_ERROR("LUN {} of '{}' refuses this node from now on: {}", options_.lun, login_.target, why);
 }
 
 void Channel::EndLateRequests(Deadline now) {
@@ -326,7 +341,7 @@ Status Channel::Verify(Deadline deadline) {
 
 // Ends the session once the present answer is handled.
 void Channel::MoveToNextPortal(std::string_view why) {
-  const size_t count = options_.settings.login.portals.size();
+  const size_t count = login_.portals.size();
   if (session_ == nullptr || renew_) return;
   LOG_WARNING("LUN {}: portal '{}': {}", options_.lun, session_->portal(), why);
   portal_ = (portal_ + 1) % count;
@@ -336,8 +351,7 @@ void Channel::MoveToNextPortal(std::string_view why) {
 
 void Channel::Connect(Deadline now) {
   if (now < next_login_) return;
-  const LoginOptions& login = options_.settings.login;
-  auto session = Session::LogIn(login, now + kLoginTime, portal_);
+  auto session = Session::LogIn(login_, now + kLoginTime, portal_);
   Status outcome = session.status();
   if (session.ok()) {
     session_ = *std::move(session);
@@ -360,7 +374,7 @@ void Channel::Connect(Deadline now) {
   if (logged_failures_.insert(outcome.code()).second) {
     LOG_WARNING("LUN {}: {}", options_.lun, base::ToString(outcome));
   }
-  portal_ = (portal_ + 1) % login.portals.size();
+  portal_ = (portal_ + 1) % login_.portals.size();
   const auto pause = kFirstLoginPause * (1 << std::min(failures_++, 4));
   next_login_ = Clock::now() + std::min<milliseconds>(pause, kLongestLoginPause);
 }
@@ -430,8 +444,8 @@ void Channel::End() {
     session_.reset();
   }
   if (released.ok()) {
-    LOG_INFO("LUN {} of '{}' is no longer reserved for node {}", options_.lun,
-             options_.settings.login.target, options_.settings.node);
+    LOG_INFO("LUN {} of '{}' is no longer reserved for node {}", options_.lun, login_.target,
+             options_.settings.node);
   }
   // FAILED_PRECONDITION: it was fenced, so there is nothing to give back.
   if (released.ok() || released.code() == StatusCode::kFailedPrecondition) return;

@@ -86,7 +86,8 @@ class Channel {
 
  private:
   struct Request;
-  explicit Channel(const ChannelOptions& options) : options_(options) {}
+  explicit Channel(const ChannelOptions& options)
+      : options_(options), login_(options.settings.login) {}
 
   base::Status Begin(Deadline deadline);
   base::Status BeginOn(Deadline deadline);
@@ -110,6 +111,7 @@ class Channel {
   void End();
 
   const ChannelOptions options_;
+  LoginOptions login_;  // with the name of the sessions (initiator_name.h)
   UnitInfo info_;
   bool fences_write_same_ = false;
   std::optional<bool> write_cache_;

@@ -77,6 +77,13 @@ Command Write(uint64_t block, uint32_t blocks, std::span<const uint8_t> out) {
   return command;
 }
 
+Command CompareAndWrite(uint64_t block, std::span<const uint8_t> blocks_out) {
+  Command command = OfBlocks(0x89, block, 0);
+  command.cdb[13] = 1;
+  command.out = blocks_out;
+  return command;
+}
+
 Command WriteSame(uint64_t block, uint32_t blocks, bool unmap, std::span<const uint8_t> pattern) {
   Command command = OfBlocks(0x93, block, blocks);
   if (unmap) command.cdb[1] = 0x08;

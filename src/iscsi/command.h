@@ -27,6 +27,8 @@ Command ModeSense(uint8_t page, std::span<uint8_t> in);
 
 Command Read(uint64_t block, uint32_t blocks, std::span<uint8_t> in);
 Command Write(uint64_t block, uint32_t blocks, std::span<const uint8_t> out);
+// Writes the second half of `blocks_out` to one block if the first half is what it has.
+Command CompareAndWrite(uint64_t block, std::span<const uint8_t> blocks_out);
 // Writes the one block in `pattern` to all `blocks`, and lets the target free their space if it
 // returns the same data from then on.
 Command WriteSame(uint64_t block, uint32_t blocks, bool unmap, std::span<const uint8_t> pattern);

@@ -1,8 +1,10 @@
-"""A node that was fenced from a LUN writes not one byte more, whatever it was doing: frozen, cut off or killed."""
+"""A node that was fenced from a LUN writes not one byte more, whatever it was doing: frozen, cut off or killed. The LUN is tgtd's,
+which has no PREEMPT AND ABORT, or that of Linux's kernel, which has."""
 import signal
 
 import pytest
 
+from lib import lio as linuxs_target
 from lib.iscsi import call, settings_to_serve
 from lib.standalone import wait_for
 from lib.tcp_gate import TcpGate
@@ -14,9 +16,18 @@ OLD, NEW = 1, 2  # the bytes that the old and the new node write
 AREA = 4 * MIB   # the newcomer writes below, and the rest of the LUN never
 
 
-@pytest.fixture()
-def tgt(tgt):
-    return tgt.add(1)
+UNITS = 20  # of LIO: more than there are tests
+
+
+@pytest.fixture(scope="module")
+def lio():
+    with linuxs_target.running(UNITS) as made:
+        yield made
+
+
+@pytest.fixture(params=["tgt", pytest.param("lio", marks=pytest.mark.vm)])
+def tgt(request, tgt):
+    return tgt.add(1) if request.param == "tgt" else request.getfixturevalue("lio").take()
 
 
 def take_over(tgt, writers):
@@ -123,6 +134,7 @@ def test_a_killed_process_is_followed_by_the_next_one_of_its_node(tgt, writers):
     assert old.ask("write 0 4096 1") == "ok"
     old.kill()
     assert writers(tgt.portal, node="node-a").ask("write 0 4096 2") == "ok"
+    assert [one["node"] for one in call("holders", tgt.portal, lun=1)["holders"]] == ["node-a"]
 
 
 def test_the_next_process_of_a_node_locks_a_frozen_one_out(tgt, writers):
@@ -180,6 +192,7 @@ def test_a_node_gives_back_what_its_killed_process_held(tgt, writers):
     assert writers(tgt.portal, node="node-b").ask("write 0 4096 1") == "ok"
 
 
+@pytest.mark.parametrize("tgt", ["tgt"], indirect=True)
 def test_a_late_start_does_not_join_nodes_that_share(tgt, writers):
     other = writers(tgt.portal, node="node-b", shared=True)
     ticket = call("holders", tgt.portal, lun=1)["ticket"]
@@ -187,6 +200,15 @@ def test_a_late_start_does_not_join_nodes_that_share(tgt, writers):
     assert writers(tgt.portal, node="node-a", shared=True, ticket=ticket).began.startswith("failed ABORTED")
     assert other.ask("write 0 4096 1") == "ok"
     assert writers(tgt.portal, node="node-c", shared=True).began.startswith("ready")
+
+
+@pytest.mark.vm
+def test_linuxs_target_is_refused_for_nodes_that_share(lio, writers):
+    unit = lio.take()
+    began = writers(unit.portal, node="node-a", shared=True).began
+    assert began.startswith("failed UNIMPLEMENTED") and "Linux's target (LIO)" in began
+    assert call("holders", unit.portal, lun=1)["reservation"]["type"] == "None"
+    assert writers(unit.portal, node="node-b").ask("write 0 4096 1") == "ok"
 
 
 def test_volumes_go_from_node_to_node_many_times_without_one_late_write(tgt, writers):

@@ -6,6 +6,7 @@ import os
 import random
 
 import pytest
+from lib import lio
 from lib.rbd import MIB
 from lib.witness import BLOCK, Race
 from lib.witness_iscsi import WitnessLun
@@ -28,6 +29,12 @@ def race(storage, folder, turns):
 def test_fail_overs_of_a_lun_have_no_double_write(tgt, tmp_path):
     tgt.add(1, size=BLOCKS * BLOCK)
     race(WitnessLun(tgt), tmp_path, turns=30)
+
+
+@pytest.mark.vm
+def test_fail_overs_of_a_lun_of_linuxs_target_have_no_double_write(tmp_path):
+    with lio.running(1, str(BLOCKS * BLOCK)) as target:
+        race(WitnessLun(target.take()), tmp_path, turns=15)
 
 
 def test_fail_overs_of_an_rbd_image_have_no_double_write(ceph, image, tmp_path):
