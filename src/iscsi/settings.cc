@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "iscsi/initiator_name.h"
+
 namespace berth::iscsi {
 
 using base::Error;
@@ -15,6 +17,7 @@ namespace {
 
 // libiscsi keeps each of them in 255 bytes. CHAP secrets have at most 128 here, as open-iscsi's.
 constexpr size_t kLongestText = 223;  // of an iSCSI name (RFC 7143, 4.2.7)
+constexpr size_t kLongestInitiator = kLongestText - kSecondName.size();
 constexpr size_t kLongestPortal = 255;
 constexpr size_t kMostPortals = 16;
 constexpr int64_t kMostLun = 0x3fff;
@@ -73,7 +76,8 @@ StatusOr<Settings> ReadSettings(const Json& request) {
   login.chap_user = base::json::String(request, {"cluster", "chapUser"});
   login.chap_password = base::json::String(request, {"cluster", "chapPassword"});
   login.isid = MakeIsid();
-  RETURN_IF_ERROR(CheckText("node", settings.node, kLongestText - kInitiatorPrefix.size(), true));
+  RETURN_IF_ERROR(
+      CheckText("node", settings.node, kLongestInitiator - kInitiatorPrefix.size(), true));
   RETURN_IF_ERROR(CheckText("cluster.owner", settings.owner.text(), kLongestText, true));
   if (login.portals.empty() || login.portals.size() > kMostPortals) {
     return Error(StatusCode::kInvalidArgument, "'cluster.portals' has not 1 to {} portals",
@@ -83,7 +87,7 @@ StatusOr<Settings> ReadSettings(const Json& request) {
   RETURN_IF_ERROR(CheckText("cluster.target", login.target, kLongestText, true));
   if (login.initiator.empty())
     login.initiator = fmt::format("{}{}", kInitiatorPrefix, settings.node);
-  RETURN_IF_ERROR(CheckText("cluster.initiator", login.initiator, kLongestText, true));
+  RETURN_IF_ERROR(CheckText("cluster.initiator", login.initiator, kLongestInitiator, true));
   RETURN_IF_ERROR(CheckText("cluster.chapUser", login.chap_user, kLongestText, false));
   RETURN_IF_ERROR(CheckText("cluster.chapPassword", login.chap_password, 128, false));
   if (login.chap_user.empty() != login.chap_password.empty()) {

@@ -31,6 +31,16 @@ TEST(IscsiSettingsTest, ANodesNameMakesItsInitiatorName) {
   EXPECT_EQ(settings->login.initiator, "iqn.2026-11.dev.berth:node-a");
 }
 
+TEST(IscsiSettingsTest, AnInitiatorNameLeavesRoomForTheSecondOne) {
+  const auto outcome = [](size_t length) {
+    Json request = Request();
+    request["cluster"]["initiator"] = std::string(length, 'i');
+    return ReadSettings(request).status().code();
+  };
+  EXPECT_EQ(outcome(221), StatusCode::kOk);
+  EXPECT_EQ(outcome(222), StatusCode::kInvalidArgument);
+}
+
 TEST(IscsiSettingsTest, PortalsMayBeNamesAndAddressesWithAndWithoutPort) {
   Json request = Request();
   request["cluster"]["portals"] = {"san.example", "[fe80::1]", "[::1]:3260", "san:1"};

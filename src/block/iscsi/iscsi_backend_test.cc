@@ -55,6 +55,14 @@ TEST(IscsiSettingsTest, EachWrongMemberIsNamed) {
   }
 }
 
+TEST(IscsiSettingsTest, AnInitiatorNameIsNoLongerThanBerthIscsiTakesIt) {
+  Json settings = IscsiSettingsJson();
+  settings["initiator"] = std::string(221, 'i');
+  ASSERT_OK(ReadIscsiSettings(settings));
+  settings["initiator"] = std::string(222, 'i');
+  EXPECT_THAT(base::ToString(ReadIscsiSettings(settings).status()), HasSubstr("iscsi.initiator"));
+}
+
 TEST(LunImageTest, ANameSaysWhichVolumeAndWhichLun) {
   const std::string image = MakeLunImage("pvc-1.a", "naa.1");
   EXPECT_EQ(ParseLunImage(image).volume, "pvc-1.a");
