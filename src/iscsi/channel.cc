@@ -149,7 +149,7 @@ Status Channel::BeginOn(Deadline deadline) {
     return Error(StatusCode::kDataLoss, "{} is '{}' by now, and not '{}'", where, info_.identity,
                  options_.identity);
   }
-  if (options_.shared && IsLio(info_)) {
+  if (options_.shared && IsLio(info_.vendor)) {
     return Error(StatusCode::kUnimplemented,
                  "{}: Linux's target (LIO) knows registered nodes by their names alone, so it "
                  "cannot keep an older process of a node from a volume that several nodes use",

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "iscsi/logical_unit.h"
@@ -19,6 +20,7 @@ struct FakeTarget {
   };
   bool has_reservations = true;
   bool can_abort = true;  // knows PREEMPT AND ABORT
+  std::string vendor = "FAKE";
   uint32_t generation = 0;
   std::vector<Registrant> registrants;
   std::optional<int> holder;  // the session
@@ -76,6 +78,7 @@ class FakeUnit : public LogicalUnit {
 
  private:
   Answer Handle(const Command& command) {
+    if (command.cdb[0] == 0x12) return Inquiry(command);
     if (command.cdb[0] == 0x5e) return In(command);
     if (command.cdb[0] == 0x5f) return Out(command);
     return {.outcome = Answer::Outcome::kOther};
@@ -95,6 +98,14 @@ class FakeUnit : public LogicalUnit {
     uint64_t value = 0;
     for (size_t i = 0; i < 8; ++i) value = value << 8 | data[i];
     return value;
+  }
+
+  Answer Inquiry(const Command& command) {
+    std::string data(8, '\0');
+    data += target_.vendor;
+    data.resize(36, ' ');
+    std::ranges::copy(data, command.in.begin());
+    return {.outcome = Answer::Outcome::kGood, .bytes = data.size()};
   }
 
   Answer In(const Command& command) {

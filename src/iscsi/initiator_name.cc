@@ -22,13 +22,11 @@ base::StatusOr<bool> HolderIs(LogicalUnit& unit, const std::string& initiator) {
 
 }  // namespace
 
-bool IsLio(const UnitInfo& info) { return info.vendor == "LIO-ORG"; }
-
 base::Status AvoidHoldersName(std::unique_ptr<Session>& session, LoginOptions& login, uint16_t lun,
                               Deadline deadline) {
   SessionUnit unit(*session, lun, deadline);
-  ASSIGN_OR_RETURN(const UnitInfo info, Inspect(unit));
-  if (!IsLio(info)) return base::OkStatus();
+  ASSIGN_OR_RETURN(const bool lio, IsLio(unit));
+  if (!lio) return base::OkStatus();
   ASSIGN_OR_RETURN(const bool same, HolderIs(unit, login.initiator));
   if (!same) return base::OkStatus();
   LoginOptions second = login;

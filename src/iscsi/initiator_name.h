@@ -20,9 +20,6 @@ namespace berth::iscsi {
 // What the second name has behind the first. No node's name has a ':'.
 inline constexpr std::string_view kSecondName = ":2";
 
-// Whether the target is LIO.
-bool IsLio(const UnitInfo& info);
-
 // Logs in by the second name in place of `session` if the target is LIO and the LUN's reservation
 // is that of a session with the name in `login`, which then is the second one. Else nothing is
 // done. Errors are those of Session::LogIn and of reading the reservation.

@@ -140,6 +140,13 @@ StatusOr<std::string> ReadIdentity(LogicalUnit& unit) {
   return names.identity;
 }
 
+bool IsLio(std::string_view vendor) { return vendor == "LIO-ORG"; }
+
+StatusOr<bool> IsLio(LogicalUnit& unit) {
+  ASSIGN_OR_RETURN(const StandardInquiry inquiry, ReadInquiry(unit));
+  return IsLio(inquiry.vendor);
+}
+
 StatusOr<UnitInfo> Inspect(LogicalUnit& unit) {
   ASSIGN_OR_RETURN(const StandardInquiry inquiry, ReadInquiry(unit));
   if (inquiry.device_type != 0) {

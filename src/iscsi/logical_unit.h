@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -67,6 +68,9 @@ struct UnitInfo {
 // no identity, or its blocks are not supported.
 base::StatusOr<UnitInfo> Inspect(LogicalUnit& unit);
 base::StatusOr<std::string> ReadIdentity(LogicalUnit& unit);
+// Whether the target is Linux's own (LIO), as its vendor's name says.
+base::StatusOr<bool> IsLio(LogicalUnit& unit);
+bool IsLio(std::string_view vendor);
 base::StatusOr<Capacity> ReadCapacityOf(LogicalUnit& unit);
 
 // The numbers of the target's LUNs, at most 16,384.

@@ -117,6 +117,7 @@ Status Reservations::ReadCapabilities() {
              answer.sense_key != kSenseIllegalRequest) {
     return AnswerError(answer, "read what persistent reservations the target has");
   }
+  ASSIGN_OR_RETURN(is_lio_, IsLio(unit_));
   knows_capabilities_ = true;
   return base::OkStatus();
 }
@@ -153,9 +154,14 @@ StatusOr<bool> Reservations::Remove(uint64_t key, uint64_t victim, ReservationTy
 }
 
 StatusOr<bool> Reservations::Preempt(uint64_t key, uint64_t victim, ReservationType type) {
-  auto done = Out(PrOut::kPreemptAndAbort, type, key, victim, "preempt a registration");
-  if (done.ok() || done.status().code() != StatusCode::kUnimplemented) return done;
-  // The target cannot end the commands of one session. After PREEMPT that session can begin none
+  RETURN_IF_ERROR(ReadCapabilities());
+  // LIO (of Linux 6.1) hangs for ever if a reset meets PREEMPT AND ABORT: the reset waits for that
+  // command, which waits for the reset (drivers/target/target_core_tmr.c, lun_reset_mutex).
+  if (!is_lio_) {
+    auto done = Out(PrOut::kPreemptAndAbort, type, key, victim, "preempt a registration");
+    if (done.ok() || done.status().code() != StatusCode::kUnimplemented) return done;
+  }
+  // The commands of one session cannot be ended alone. After PREEMPT that session can begin none
   // that writes, and a reset ends those that it had begun.
   ASSIGN_OR_RETURN(const bool preempted, Remove(key, victim, type));
   if (!preempted) return false;

@@ -116,7 +116,7 @@ class Reservations {
   base::StatusOr<bool> Preempt(uint64_t key, uint64_t victim, ReservationType type);
   // Removes a key whose session has no commands.
   base::StatusOr<bool> Remove(uint64_t key, uint64_t victim, ReservationType type);
-  // Ends the commands of all sessions, if the target has not done that with each PREEMPT.
+  // Ends the commands of all sessions, unless each PREEMPT has done so.
   base::Status EndCommands(uint64_t key);
 
   base::StatusOr<Keys> ReadKeys();
@@ -141,6 +141,7 @@ class Reservations {
   const NodeKeys guard_;
   bool knows_capabilities_ = false;
   bool keeps_over_power_loss_ = false;
+  bool is_lio_ = false;
   uint64_t claimed_ = 0;  // the key of Claim
 };
 

@@ -71,6 +71,21 @@ TEST_P(ReservationsTest, AFenceEndsTheCommandsThatTheNodeHadBegun) {
   EXPECT_THAT(target_.running, IsEmpty());
 }
 
+TEST_P(ReservationsTest, LinuxsTargetIsNotAskedToAbortBesideAReset) {
+  target_.vendor = "LIO-ORG";
+  target_.before = [](const Command& command) {
+    EXPECT_FALSE(Calls(command, PrOut::kPreemptAndAbort));
+  };
+  ASSERT_OK(a_.Acquire("a", false));
+  target_.running.insert(kA);
+  ASSERT_OK(fencer_.reservations.Fence("a"));
+  EXPECT_THAT(target_.running, IsEmpty());
+  ASSERT_OK(b_.Acquire("b", false));
+  Client next(target_, 4);
+  ASSERT_OK(next.Acquire("b", false));
+  EXPECT_FALSE(target_.MayWrite(kB));
+}
+
 TEST_P(ReservationsTest, AFenceThatDiedBeforeItsResetIsMadeUpForByTheNextUser) {
   target_.can_abort = false;
   ASSERT_OK(a_.Acquire("a", false));
