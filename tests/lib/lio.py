@@ -12,6 +12,9 @@ from lib.vm.machine import BOOT_SECONDS
 
 FIRST_PORT = 3260
 READY = "the target serves"
+# A reset may wait for the answer of a node that is frozen or cut off until LIO gives that node up (nopin_timeout and
+# nopin_response_timeout), in seconds.
+LONGEST_RESET = 45
 
 # serve NUMBER serves the disk "lunNUMBER" as LUN 1 of a portal of its own. LIO keeps the registrations of a node that has logged out
 # only if it keeps what it knows of it.

@@ -44,14 +44,23 @@ class TcpGate:
         while True:
             try:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self.server)
             except OSError:
                 return
-            for end in (client, server):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small parts wait for a late ACK
-            self._ends += [client, server]
-            threading.Thread(target=self._pass, args=(client, server, True), daemon=True).start()
-            threading.Thread(target=self._pass, args=(server, client, False), daemon=True).start()
+            self._ends.append(client)
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        self._open.wait()  # the server sees nothing of a client whose network is cut
+        try:
+            server = socket.create_connection(self.server)
+        except OSError:
+            client.close()
+            return
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small parts wait for a late ACK
+        self._ends.append(server)
+        threading.Thread(target=self._pass, args=(server, client, False), daemon=True).start()
+        self._pass(client, server, True)
 
     def _pass(self, source, sink, held):
         with contextlib.suppress(OSError):

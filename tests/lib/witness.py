@@ -34,6 +34,18 @@ def die_during(process, moment):
     process.communicate()
 
 
+def try_while_late(patience, function):
+    """Calls it again for so many seconds if the storage did not answer in time, as the operator and the agent do."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return function()
+        except Failure as failure:
+            late = any(code in str(failure) for code in ("DEADLINE_EXCEEDED", "UNAVAILABLE"))
+            if not late or time.monotonic() > deadline:
+                raise
+
+
 class Node:
     """A node that serves the volume, and writes to it. `way` is its connection, which can be held up."""
 
@@ -45,7 +57,7 @@ class Node:
         self.export = Export(race.folder / f"turn{turn}", race.storage.program,
                              race.storage.settings(self.name, right, self.way), race.storage.inside(self.way))
         try:
-            self.export.start()
+            try_while_late(race.storage.patience, self.export.start)
             self.stamper = subprocess.Popen(
                 [sys.executable, "-I", "-S", STAMPER, self.export.file, str(turn), self.name, str(WRITERS)],
                 stdout=subprocess.PIPE, start_new_session=True)
@@ -158,7 +170,7 @@ class Race:
                 self.died_fences += 1
                 die_during(self.storage.begin_fence(node, target, listed), self.random.random() * self.storage.fence_seconds)
                 continue
-            right = self.storage.fence(node, target, listed)
+            right = try_while_late(self.storage.patience, lambda: self.storage.fence(node, target, listed))
             if right is not None:
                 return right
         raise Failure(f"fence {target}: others always came in between")

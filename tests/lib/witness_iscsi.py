@@ -11,8 +11,10 @@ class WitnessLun:
     program = PROGRAM
     fence_seconds = 0.02  # of the life of a fence in which it is killed
 
-    def __init__(self, tgt):
+    def __init__(self, tgt, patience=0):
+        """`patience`: for how many seconds what takes the target too long is tried again."""
         self.tgt = tgt
+        self.patience = patience
         self.identity = call("info", tgt.portal, lun=1)["identity"]
 
     def open_way(self):

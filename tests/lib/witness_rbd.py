@@ -11,6 +11,7 @@ class WitnessImage:
 
     program = PROGRAM
     fence_seconds = 0.3
+    patience = 0
 
     def __init__(self, ceph, image):
         self.ceph = ceph

@@ -34,7 +34,7 @@ def test_fail_overs_of_a_lun_have_no_double_write(tgt, tmp_path):
 @pytest.mark.vm
 def test_fail_overs_of_a_lun_of_linuxs_target_have_no_double_write(tmp_path):
     with lio.running(1, str(BLOCKS * BLOCK)) as target:
-        race(WitnessLun(target.take()), tmp_path, turns=15)
+        race(WitnessLun(target.take(), patience=2 * lio.LONGEST_RESET), tmp_path, turns=15)
 
 
 def test_fail_overs_of_an_rbd_image_have_no_double_write(ceph, image, tmp_path):

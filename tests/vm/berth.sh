@@ -1,4 +1,4 @@
-# For scripts in the virtual machine: a Berth whose data folder is on the disk "data", without a container runtime.
+# For scripts in the virtual machine: a Berth whose data folder is on the disk "data". It has a container runtime only if the script says so.
 set -e
 blkid /dev/disk/data >/dev/null || mkfs.ext4 -q /dev/disk/data
 mkdir -p /var/lib/berth /mnt/claim
@@ -11,9 +11,10 @@ mount /dev/disk/data /var/lib/berth || {
 }
 trap '[ $? = 0 ] || tail -40 /run/berth.log' EXIT
 
-# start [FLAG...]: sets `up`, the process. `port`, if set, is that of the API.
+# start [FLAG...]: sets `up`, the process. `port`, if set, is that of the API, and `runtime` the socket of a container runtime.
 start() {
-  berth up --port "${port:-0}" --node-name vm --container-runtime-endpoint unix:///run/none.sock "$@" >>/run/berth.log 2>&1 &
+  berth up --port "${port:-0}" --node-name vm --container-runtime-endpoint "unix://${runtime:-/run/none.sock}" "$@" \
+    >>/run/berth.log 2>&1 &
   up=$!
   until_true 'Berth to be up' 'berth get nodes vm >/run/nodes 2>&1'
 }

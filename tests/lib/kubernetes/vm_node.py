@@ -18,6 +18,7 @@ from lib.kubernetes.cluster import rules_of
 from lib.kubernetes.control_plane import ADMIN, KUBELETS, NODE
 from lib.kubernetes.world import LEASES, RIGHTS
 from lib.standalone import IMAGE, ROOT, wait_for
+from lib.vm.image import HERE
 from lib.vm.iscsi import LINK_LUN, SERVE_TARGET
 from lib.vm.nfs import SERVE_NFS
 
@@ -56,7 +57,8 @@ class VmNode(ApiNode):
         disk = self._machine.add_disk("node", "3G")
         subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", self._content(), disk.path], check=True)
         self._machine.add_host_network()
-        self._machine.files[SCRIPT.name] = SCRIPT
+        for file in (SCRIPT, HERE / "containerd.sh"):
+            self._machine.files[file.name] = file
         commands = [f"{shlex.join(map(str, command))} &" for command in self._commands()]
         script = [SERVE_NFS, SERVE_TARGET, LINK_LUN, f". ./{SCRIPT.name}", *commands, "wait"]
         self._output = self._power.enter_context(self._machine.running("\n".join(script)))
