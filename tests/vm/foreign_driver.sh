@@ -1,6 +1,6 @@
 # For scripts in the virtual machine: a driver that others wrote, on the disk "drivers", beside a Berth without a container runtime.
-# `berth mount` takes the part of pods. The script sets `name`, the driver's name, and `type`, that of the file systems that it mounts.
-# It defines `begin_driver`, which begins the driver's processes by `begin`, and `is_empty`, which tells whether its storage is empty.
+# `berth mount` takes the part of pods. The script sets `name`, the driver's name, and `type`, that of the file systems that it mounts,
+# and `dies`, if the driver is not to be killed while it makes a volume, but while it mounts one ("mounting"). It defines `begin_driver`, which begins the driver's processes by `begin`, and `is_empty`, which tells whether its storage is empty.
 mkdir -p /drivers /mnt/copy && mount /dev/disk/drivers /drivers
 . ./berth.sh
 trap '[ $? = 0 ] || { tail -40 /run/berth.log; grep -v "waiting for setting" /run/driver.log | tail -60; }' EXIT
@@ -77,11 +77,16 @@ live() {
   echo 'said: grown'
 
   claim other foreign "$1"
+  if [ "$dies" = mounting ]; then
+    until_true 'the claim to be bound' "berth get pvc other -o json | grep -q '\"Bound\"'"
+    berth mount other /mnt/copy --timeout 240 &
+    mount=$!
+  fi
   sleep 0.2
   kill_driver
   [ "$(cat /mnt/claim/file)" = changed ]
   serve
-  berth mount other /mnt/copy --timeout 240
+  if [ "$dies" = mounting ]; then wait $mount; else berth mount other /mnt/copy --timeout 240; fi
   echo kept >/mnt/copy/file
   echo 'said: driver killed'
 

@@ -53,7 +53,7 @@ live 32Mi 64Mi
 
 # The guest reaches the cluster, which is in a network namespace of the host, by QEMU's network.
 RBD = """
-name=rbd.csi.ceph.com type=ext4
+name=rbd.csi.ceph.com type=ext4 dies=mounting
 . ./foreign_driver.sh
 modprobe virtio_net
 modprobe rbd
@@ -234,8 +234,8 @@ def test_rbd(content, node, live, cluster):
     node.add_host_network()
     live("ceph-csi, RBD by the kernel", version_of(find("cephcsi")), RBD, memory="1536M", found=(
         "it says that it has topology and names no key, so an immediate claim needs allowedTopologies, or a provisioner with "
-        "`--immediate-topology=false`, as with Go; killed between two writes of its own journal, it refuses that volume for good "
-        "(`omap names mismatch`), so the case ends after the growth"))
+        "`--immediate-topology=false`, as with Go; killed between two writes of its own journal while it makes a volume, it "
+        "refuses that volume for good (`omap names mismatch`), so it is killed while it mounts one"))
     wait_for("the images to be gone", lambda: cluster.rbd("print(rbd.RBD().list(io))") == "[]\n")
 
 
