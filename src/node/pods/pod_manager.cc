@@ -130,7 +130,7 @@ void PodManager::Start() {
   gate_.Open(this);
   pods_.AddHandler(
       gate_.Wrap([](PodManager& self, const auto& change) { self.OnPodChange(change); }));
-  runtime_.Start([this](const std::string& uid) { RequeuePod(uid); });
+  runtime_.Start([this](const std::string& uid) { OnRuntimeChange(uid); });
   workers_.AddNow(kOrphans);
 }
 
@@ -187,6 +187,25 @@ std::vector<ContainerState> PodManager::RunningContainers() const {
 }
 
 void PodManager::RequeuePod(const std::string& uid) { workers_.AddNow(uid); }
+
+void PodManager::OnRuntimeChange(const std::string& uid) {
+  const PodRuntime runtime = runtime_.Pod(uid);
+  const bool has_sandbox = std::ranges::any_of(runtime.sandboxes, &SandboxState::ready);
+  bool starts = false;
+  {
+    base::MutexLock lock(mutex_);
+    const auto input = inputs_.find(uid);
+    starts = !has_sandbox && input != inputs_.end() && !input->second.gone &&
+             !input->second.pod->deleting();
+  }
+  // The runtime may list a sandbox for a moment that it failed to make, and remove it again. That
+  // is no reason to try the next one at once.
+  if (starts) {
+    workers_.Add(uid);
+  } else {
+    workers_.AddNow(uid);
+  }
+}
 
 StatusOr<std::shared_ptr<const api::Pod>> PodManager::FindPod(const std::string& uid) const {
   base::MutexLock lock(mutex_);

@@ -91,6 +91,7 @@ class PodManager {
 
   void OnPodChange(const kube::Informer<api::Pod>::TypedChange& change);
   void RequeuePod(const std::string& uid);
+  void OnRuntimeChange(const std::string& uid);
   base::KeyedWorkers::Outcome ProcessKey(const std::string& key);
   // Queues the tear-down of pods that the node has and the API does not have. Outcome::After while
   // the informer has no first list.

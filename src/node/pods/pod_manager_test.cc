@@ -247,6 +247,21 @@ TEST_P(PodManagerTest, RecordsAPodBeforeItsSandboxMayExist) {
   EXPECT_EQ(recorded, 1);
 }
 
+TEST_P(PodManagerTest, WaitsLongerAfterEachSandboxThatFailsAlsoIfTheRuntimeListsIt) {
+  runtime_->script().AfterEffect("RunPodSandbox", [&](const google::protobuf::Message&) {
+    for (const auto& sandbox : runtime_->state().Sandboxes()) {
+      (void)runtime_->state().KillSandbox(sandbox.status.id());
+    }
+    return base::Error(StatusCode::kUnknown, "failed to setup network for sandbox");
+  });
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(runtime_->script().WaitFor("RunPodSandbox", 2));
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  // After 1 and 2 seconds; a slow machine makes it fewer.
+  EXPECT_LE(runtime_->script().Count("RunPodSandbox"), 4);
+}
+
 TEST_P(PodManagerTest, LeavesSandboxesOfOthersAlone) {
   cri::RunPodSandboxRequest request;
   request.mutable_config()->mutable_metadata()->set_name("other");
