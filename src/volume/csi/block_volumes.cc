@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "platform/files/durable_file.h"
-#include "volume/csi/deleted_volume.h"
 #include "volume/csi/node_inputs.h"
+#include "volume/csi/release.h"
 #include "volume/csi/vol_data.h"
 #include "volume/found_volumes.h"
 #include "volume/volume_files.h"
@@ -69,13 +69,7 @@ Status BlockVolumes::Unstage(const Record& record, const api::VolumeName& pv) {
   // volume: without a record the driver does not know the volume. If the record is damaged, the
   // node agent's own record tells which volume it is.
   if (before.driver_may_know()) {
-    ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
-    if (capabilities.stage_unstage) {
-      const auto answer = client->rpc().NodeUnstageVolume(
-          MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout);
-      RETURN_IF_ERROR(ToReleaseResult(answer.status(), record));
-    }
+    RETURN_IF_ERROR(UnstageByDriver(drivers_, record, staging));
   }
   return RemoveStaged(pv);
 }
@@ -180,10 +174,7 @@ Status BlockVolumes::Unpublish(const Record& record, const api::PodUid& pod,
                    InspectFolder(host_.mounter(), host_.paths().CsiBlockData(pv.text()), target,
                                  record.driver, api::VolumeHandle(record.handle)));
   if (before.driver_may_know()) {
-    ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    const auto answer = client->rpc().NodeUnpublishVolume(
-        MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout);
-    RETURN_IF_ERROR(ToReleaseResult(answer.status(), record));
+    RETURN_IF_ERROR(UnpublishByDriver(drivers_, record, target));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target.text(), "NodeUnpublishVolume"));
   }
   return RemovePublished(pod, pv);

@@ -4,8 +4,8 @@
 #include "platform/files/durable_file.h"
 #include "platform/mounts/mounted_device.h"
 #include "volume/csi/deferred_mount.h"
-#include "volume/csi/deleted_volume.h"
 #include "volume/csi/node_inputs.h"
+#include "volume/csi/release.h"
 #include "volume/csi/vol_data.h"
 #include "volume/volume_files.h"
 
@@ -106,13 +106,7 @@ Status MountVolumes::Unstage(const Record& record) {
   // record the driver does not know the volume. If the record is damaged, the node agent's own
   // record tells which volume it is.
   if (before.driver_may_know()) {
-    ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
-    if (capabilities.stage_unstage) {
-      const auto answer = client->rpc().NodeUnstageVolume(
-          MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout);
-      RETURN_IF_ERROR(ToReleaseResult(answer.status(), record));
-    }
+    RETURN_IF_ERROR(UnstageByDriver(drivers_, record, staging));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), staging.text(), "NodeUnstageVolume"));
   }
   RETURN_IF_ERROR(RemoveEmptyFolder(staging.text()));
@@ -291,10 +285,7 @@ Status MountVolumes::Unpublish(const Record& record, const api::PodUid& pod,
   // As in Unstage: without a record, NodePublishVolume was never called, or NodeUnpublishVolume has
   // succeeded.
   if (before.driver_may_know()) {
-    ASSIGN_OR_RETURN(const auto client, drivers_.Get(record.driver));
-    const auto answer = client->rpc().NodeUnpublishVolume(
-        MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout);
-    RETURN_IF_ERROR(ToReleaseResult(answer.status(), record));
+    RETURN_IF_ERROR(UnpublishByDriver(drivers_, record, target));
     RETURN_IF_ERROR(CheckUnmounted(host_.mounter(), target.text(), "NodeUnpublishVolume"));
   }
   tokens_.ForgetTokens(pod);
