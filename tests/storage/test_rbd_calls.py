@@ -1,6 +1,13 @@
 """The calls of berth-rbd on a real Ceph cluster: what each gives, that it can be repeated, and its errors."""
+import itertools
+import json
+import re
+import signal
+import time
+
 import pytest
-from lib.rbd import MIB, CallError
+from lib.rbd import MIB, CallError, begin
+from lib.standalone import wait_for
 
 pytestmark = pytest.mark.storage
 
@@ -133,3 +140,28 @@ def test_wrong_requests_are_refused(ceph, image):
     assert code_of(ceph, "create", image=image, size=MIB, source=image) == "INVALID_ARGUMENT"
     assert code_of(ceph, "format", image=image) == "INVALID_ARGUMENT"
     assert code_of(ceph, "list", node="") == "INVALID_ARGUMENT"
+
+
+def deletes_while_frozen(ceph, image, moment):
+    """Deletes an image with data in 100 objects. The call is frozen for a second, as by a slow cluster. Gives what it says on the way."""
+    ceph.call("create", image=image, size=400 * MIB)
+    ceph.rbd(f"""
+with rbd.Image(io, '{image}') as opened:
+    for at in range(100):
+        opened.write(b'x', at * {4 * MIB})""")
+    deletion = begin(ceph.request("delete", image=image))
+    time.sleep(moment)
+    deletion.send_signal(signal.SIGSTOP)
+    time.sleep(1.1)
+    deletion.send_signal(signal.SIGCONT)
+    answer, said = deletion.communicate(timeout=60)
+    assert json.loads(answer) == {}
+    return said.decode()
+
+
+def test_a_deletion_that_takes_long_says_how_far_it_is(ceph, image):
+    moments = itertools.count(1)
+    said = wait_for("a deletion to be frozen in its midst", lambda: re.findall(
+        r'^{"progress": ([\d.]+)}$', deletes_while_frozen(ceph, image, next(moments) * 0.02), re.MULTILINE), seconds=120)
+    assert all(0 < float(part) <= 1 for part in said)
+    assert image not in names_of(ceph)
