@@ -12,4 +12,10 @@ namespace berth::block {
 // the call has returned.
 using ProgressScope = base::ThreadListener<struct ProgressScopeTag, double>;
 
+// What a call reports to; a function that does nothing if nobody listens.
+inline ProgressScope::Report ProgressReport() {
+  const auto* report = ProgressScope::current();
+  return report != nullptr ? *report : [](double) {};
+}
+
 }  // namespace berth::block

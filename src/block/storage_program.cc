@@ -37,12 +37,12 @@ std::string WithoutSecret(std::string text, const std::string& secret) {
 // Passes the progress that the program prints to standard error, as {"progress": 0.43}, to the
 // ProgressScope of this thread.
 platform::ErrorLines ListenForProgress() {
-  return platform::ErrorLines([report = ProgressScope::current()](std::string_view line) {
-    if (report == nullptr || !line.starts_with("{")) return;
+  return platform::ErrorLines([report = ProgressReport()](std::string_view line) {
+    if (!line.starts_with("{")) return;
     const auto said = base::json::Parse(line, {.max_bytes = kLongestMessage});
     if (!said.ok()) return;
     const Json* part = base::json::Find(*said, {"progress"});
-    if (part != nullptr && part->is_number()) (*report)(part->get<double>());
+    if (part != nullptr && part->is_number()) report(part->get<double>());
   });
 }
 

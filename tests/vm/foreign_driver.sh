@@ -1,6 +1,8 @@
 # For scripts in the virtual machine: a driver that others wrote, on the disk "drivers", beside a Berth without a container runtime.
 # `berth mount` takes the part of pods. The script sets `name`, the driver's name, and `type`, that of the file systems that it mounts,
-# and `dies`, if the driver is not to be killed while it makes a volume, but while it mounts one ("mounting"). It defines `begin_driver`, which begins the driver's processes by `begin`, and `is_empty`, which tells whether its storage is empty.
+# and if need be `dies` (the driver is not killed while it makes a volume, but while it mounts one: "mounting") and `clones` (a claim is
+# cloned: "yes"). It defines `begin_driver`, which begins the driver's processes by `begin`, and `is_empty`, which tells whether its
+# storage is empty.
 mkdir -p /drivers /mnt/copy && mount /dev/disk/drivers /drivers
 . ./berth.sh
 trap '[ $? = 0 ] || { tail -40 /run/berth.log; grep -v "waiting for setting" /run/driver.log | tail -60; }' EXIT
@@ -26,8 +28,10 @@ kill_driver() {
   wait $processes || true
 }
 
-# restore NAME SNAPSHOT SIZE: a claim from a snapshot
-restore() {
+# copy NAME SOURCE SIZE: a claim from a snapshot, or from a claim if SOURCE begins with "claim/"
+copy() {
+  source="{apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: $2}"
+  case $2 in claim/*) source="{kind: PersistentVolumeClaim, name: ${2#claim/}}" ;; esac
   berth apply -f - <<YAML
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -36,7 +40,7 @@ spec:
   accessModes: [ReadWriteOnce]
   storageClassName: foreign
   resources: {requests: {storage: $3}}
-  dataSource: {apiGroup: snapshot.storage.k8s.io, kind: VolumeSnapshot, name: $2}
+  dataSource: $source
 YAML
 }
 
@@ -64,10 +68,17 @@ live() {
 
   snapshot monday data
   echo changed >/mnt/claim/file
-  restore copy monday "$1"
-  berth mount copy /mnt/copy --timeout 240
+  copy restored monday "$1"
+  berth mount restored /mnt/copy --timeout 240
   echo "restored: $(cat /mnt/copy/file), now $(cat /mnt/claim/file)"
   berth umount /mnt/copy --timeout 240
+  if [ "$clones" = yes ]; then
+    copy clone claim/restored "$1"
+    berth mount clone /mnt/copy --timeout 240
+    [ "$(cat /mnt/copy/file)" = precious ]
+    berth umount /mnt/copy --timeout 240
+    berth delete pvc clone --wait=false
+  fi
 
   before=$(kilobytes /mnt/claim)
   claim data foreign "$2"
@@ -95,7 +106,7 @@ live() {
   start --csi-driver "${controller:-$socket}"
   [ "$(cat /mnt/claim/file) $(cat /mnt/copy/file)" = 'changed kept' ]
   for path in /mnt/copy /mnt/claim; do berth umount $path --timeout 240; done
-  for each in data copy other; do berth delete pvc $each --wait=false; done
+  for each in data restored other; do berth delete pvc $each --wait=false; done
   until_true 'the objects to be gone' '! berth get pv -o json | grep -q pvc-'
   until_true 'the contents to be gone' '! berth get volumesnapshotcontents -o json | grep -q snapcontent-'
   until_true 'the storage to be empty' is_empty

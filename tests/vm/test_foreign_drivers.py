@@ -175,13 +175,14 @@ def add_libraries(content, programs, environment=None):
 @pytest.fixture
 def live(node, content, record_property):
     """Gives a function that runs a driver's script, and checks what it said."""
-    def run(title, version, script, memory="1024M", found=""):
-        for name, value in (("driver", f"{title} (virtual machine)"), ("found", found), ("case", CASE), ("version", version)):
+    def run(title, version, script, memory="1024M", found="", clones=False):
+        case = CASE.replace("restore", "restore, clone of a claim") if clones else CASE
+        for name, value in (("driver", f"{title} (virtual machine)"), ("found", found), ("case", case), ("version", version)):
             record_property(name, value)
         node.memory = memory
         disk = node.add_disk("drivers", "640M").path
         subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", content, disk], check=True)
-        output = node.run(script, seconds=1500).output
+        output = node.run(f"clones={'yes' if clones else 'no'}\n{script}", seconds=1500).output
         said = [line.removeprefix("said: ") for line in output.splitlines() if line.startswith("said: ")]
         assert said == ["mounted", "grown", "driver killed", "nothing left"]
         assert "restored: precious, now changed\n" in output
@@ -232,7 +233,7 @@ def test_rbd(content, node, live, cluster):
     (content / "config.json").write_text(json.dumps([{"clusterID": CLUSTER, "monitors": [cluster.monitor]}]))
     (content / "objects.yaml").write_text(rbd_objects(cluster))
     node.add_host_network()
-    live("ceph-csi, RBD by the kernel", version_of(find("cephcsi")), RBD, memory="1536M", found=(
+    live("ceph-csi, RBD by the kernel", version_of(find("cephcsi")), RBD, memory="1536M", clones=True, found=(
         "it says that it has topology and names no key, so an immediate claim needs allowedTopologies, or a provisioner with "
         "`--immediate-topology=false`, as with Go; killed between two writes of its own journal while it makes a volume, it "
         "refuses that volume for good (`omap names mismatch`), so it is killed while it mounts one"))

@@ -226,11 +226,9 @@ base::Status ImageFolder::FillImage(const base::UniqueFd& image, ImageRecord& re
     ASSIGN_OR_RETURN(const ImageRecord noted, ReadReady(record.source));
     if (noted.formatting.empty()) {
       record.fs_uuid = noted.fs_uuid;
-      const auto* report = ProgressScope::current();
-      RETURN_IF_ERROR(
-          platform::CopyImage(from.get(), image.get(),
-                              {.deadline = steady_clock::now() + kCopyTime,
-                               .report = report == nullptr ? ProgressScope::Report() : *report}));
+      RETURN_IF_ERROR(platform::CopyImage(
+          from.get(), image.get(),
+          {.deadline = steady_clock::now() + kCopyTime, .report = ProgressReport()}));
     }
   }
   return ExtendImage(image, record.size_bytes);

@@ -399,8 +399,8 @@ class IscsiBackend : public Backend {
       }
       from = now;
       wiped_[image] = from;
-      if (const auto* report = ProgressScope::current(); report != nullptr && lun.size_bytes > 0) {
-        (*report)(1 - static_cast<double>(from) / static_cast<double>(lun.size_bytes));
+      if (lun.size_bytes > 0) {
+        ProgressReport()(1 - static_cast<double>(from) / static_cast<double>(lun.size_bytes));
       }
       if (steady_clock::now() < end) continue;
       return Error(StatusCode::kDeadlineExceeded,

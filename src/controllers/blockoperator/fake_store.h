@@ -217,9 +217,7 @@ class FakeStoreBackend : public block::FakeBackend {
   }
 
  private:
-  static void Report(double part) {
-    if (const auto* report = block::ProgressScope::current(); report != nullptr) (*report)(part);
-  }
+  static void Report(double part) { block::ProgressReport()(part); }
 
   FakeStore& store_;
 };
