@@ -20,6 +20,15 @@ def test_racy():
     mark.touch()
     assert not first, "it lost the race"
 """
+# Cannot be read at the first time, as if another file had its name.
+UNREADABLE = """
+import pathlib
+
+mark = pathlib.Path(__file__).with_name("mark")
+if not mark.exists():
+    mark.touch()
+    raise ImportError("import file mismatch")
+"""
 
 
 @pytest.fixture
@@ -57,6 +66,12 @@ def test_a_test_that_fails_again_is_broken(run_tests):
     assert code == 1
     assert lines[-2:] == ["failed: tests/test_small.py::test_broken", "1 passed, 1 failed, 0 skipped"]
     assert sum(line.startswith("== again, alone") for line in lines) == 1
+
+
+def test_a_file_that_cannot_be_read_breaks_the_run_also_if_it_passes_alone(run_tests):
+    code, lines = run_tests(UNREADABLE, GOOD)
+    assert code == 1
+    assert "failed: pytest itself" in lines
 
 
 def test_a_test_that_ran_alone_is_not_run_again(run_tests):

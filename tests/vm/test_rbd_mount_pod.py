@@ -24,12 +24,15 @@ mkdir -p /content && mount /dev/disk/content /content
 . ./containerd.sh
 start_containerd /content
 runtime=/run/containerd/containerd.sock
-start
+start --utility-socket /run/berth/utilities.sock
 # until_phase POD PHASE
 until_phase() { until_true "pod $1 to be $2" "berth get pod $1 -o json | grep -q '\\"phase\\": *\\"$2\\"'"; }
 berth apply -f /content/mount-pod.json
 until_true 'the mount pod to be registered' '[ -e /var/lib/berth/kubelet/plugin-containers/kubernetes.io~rbd.json ]'
 [ ! -e /sys/bus/rbd ]
+# As for a kubelet of before 1.31, which calls the utility on the node.
+berth install-shims rbd
+rbd --version | grep -q '^ceph version'
 for pod in writer reader; do
   berth apply -f /content/$pod.json
   until_phase $pod Succeeded
