@@ -1,13 +1,10 @@
 """The calls of berth-rbd on a real Ceph cluster: what each gives, that it can be repeated, and its errors."""
-import itertools
 import json
 import re
-import signal
-import time
+import subprocess
 
 import pytest
-from lib.rbd import MIB, CallError, begin
-from lib.standalone import wait_for
+from lib.rbd import MIB, POOL, CallError, begin
 
 pytestmark = pytest.mark.storage
 
@@ -142,26 +139,42 @@ def test_wrong_requests_are_refused(ceph, image):
     assert code_of(ceph, "list", node="") == "INVALID_ARGUMENT"
 
 
-def deletes_while_frozen(ceph, image, moment):
-    """Deletes an image with data in 100 objects. The call is frozen for a second, as by a slow cluster. Gives what it says on the way."""
-    ceph.call("create", image=image, size=400 * MIB)
-    ceph.rbd(f"""
-with rbd.Image(io, '{image}') as opened:
-    for at in range(100):
-        opened.write(b'x', at * {4 * MIB})""")
-    deletion = begin(ceph.request("delete", image=image))
-    time.sleep(moment)
-    deletion.send_signal(signal.SIGSTOP)
-    time.sleep(1.1)
-    deletion.send_signal(signal.SIGCONT)
-    answer, said = deletion.communicate(timeout=60)
-    assert json.loads(answer) == {}
-    return said.decode()
+# Run with the folder of the configuration, the pool, and the name of a data object of an image. Freezes the process whose id it then
+# reads for a second, as a slow cluster would, once that object is gone.
+FREEZE_WITHOUT = """
+import os, signal, sys, time, rados
+_, folder, pool, name = sys.argv
+with rados.Rados(conffile=folder + "/ceph.conf", name="client.admin") as cluster:
+    with cluster.open_ioctx(pool) as io:
+        print("ready", flush=True)
+        process = int(input())
+        while True:
+            os.kill(process, signal.SIGSTOP)
+            try:
+                io.stat(name)
+            except rados.ObjectNotFound:
+                break
+            os.kill(process, signal.SIGCONT)
+            time.sleep(0.0005)
+        time.sleep(1.1)
+        os.kill(process, signal.SIGCONT)
+"""
 
 
 def test_a_deletion_that_takes_long_says_how_far_it_is(ceph, image):
-    moments = itertools.count(1)
-    said = wait_for("a deletion to be frozen in its midst", lambda: re.findall(
-        r'^{"progress": ([\d.]+)}$', deletes_while_frozen(ceph, image, next(moments) * 0.02), re.MULTILINE), seconds=120)
-    assert all(0 < float(part) <= 1 for part in said)
+    ceph.call("create", image=image, size=400 * MIB)
+    prefix = ceph.rbd(f"""
+with rbd.Image(io, '{image}') as opened:
+    for at in range(100):
+        opened.write(b'x', at * {4 * MIB})
+    print(opened.stat()['block_name_prefix'])""").strip()
+    with subprocess.Popen(["/usr/bin/python3", "-c", FREEZE_WITHOUT, ceph.folder, POOL, f"{prefix}.{50:016x}"], text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ceph.environment) as freezing:
+        assert freezing.stdout.readline() == "ready\n"
+        deletion = begin(ceph.request("delete", image=image))
+        freezing.communicate(f"{deletion.pid}\n", timeout=60)
+    answer, said = deletion.communicate(timeout=60)
+    assert json.loads(answer) == {}
+    parts = re.findall(r'^{"progress": ([\d.]+)}$', said.decode(), re.MULTILINE)
+    assert parts and all(0 < float(part) <= 1 for part in parts)
     assert image not in names_of(ceph)

@@ -11,6 +11,7 @@ from lib.rbd import POOL
 from lib.rbd_site import SECRET, USER
 from lib.standalone import wait_for
 from lib.storage_site import NAMESPACE
+from lib.vm.machine import SCRIPT_SECONDS
 
 pytestmark = [pytest.mark.storage, pytest.mark.vm]
 
@@ -184,7 +185,7 @@ def test_the_agent_dies_at_each_step_of_a_map_and_of_an_unmap(ceph, machine):
 def test_a_paused_machine_writes_nothing_once_it_goes_on(machines):
     """Its Node is deleted meanwhile, and the agent of another machine fences its kernel's client."""
     def until(output, text):
-        assert output.wait(text, time.monotonic() + 300) == "cut", f"{text}:\n" + "\n".join(one.tail(40) for one in told)
+        assert output.wait(text, time.monotonic() + SCRIPT_SECONDS) == "cut", f"{text}:\n" + "\n".join(one.tail(40) for one in told)
 
     with machines["server"].running(SERVER) as server, machines["one"].running(ONE) as one, machines["two"].running(TWO) as two:
         told = (server, one, two)
