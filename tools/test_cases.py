@@ -130,11 +130,11 @@ def cases_of_pytest(code, report):
         return []
     if not report.exists():
         sys.exit(f"run_tests: pytest ended with {code} and left no report")
-    cases = with_failure_of(read_pytest(report), code, "pytest")
-    if code not in (0, 1):
-        # One file that could not be collected is enough for pytest to run no test at all.
-        cases.append(Case("pytest itself", "pytest", "failed", 0, f"it ended with {code}, and did not run all tests"))
-    return cases
+    cases = read_pytest(report)
+    if code in (0, 1):
+        return with_failure_of(cases, code, "pytest")
+    # One file that could not be collected is enough for pytest to run no test at all.
+    return [*cases, Case("pytest itself", "pytest", "failed", 0, f"it ended with {code}, and did not run all tests")]
 
 
 # ---- both ----

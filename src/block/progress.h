@@ -12,7 +12,8 @@ namespace berth::block {
 // the call has returned.
 using ProgressScope = base::ThreadListener<struct ProgressScopeTag, double>;
 
-// What a call reports to; a function that does nothing if nobody listens.
+// Returns the function to which a call of this thread reports. It does nothing if no ProgressScope
+// listens.
 inline ProgressScope::Report ProgressReport() {
   const auto* report = ProgressScope::current();
   return report != nullptr ? *report : [](double) {};

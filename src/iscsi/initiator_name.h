@@ -17,7 +17,8 @@
 
 namespace berth::iscsi {
 
-// What the second name has behind the first. No node's name has a ':'.
+// The second name is the first one with this text behind it. A node's name never contains a ':', so
+// the two names of a node are those of no other node.
 inline constexpr std::string_view kSecondName = ":2";
 
 // Logs in by the second name in place of `session` if the target is LIO and the LUN's reservation

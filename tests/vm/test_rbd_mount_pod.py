@@ -8,8 +8,7 @@ import yaml
 from lib import debian_root, mount_pods, objects
 from lib.ceph import Missing
 from lib.rbd import MIB, POOL, RbdCluster
-from lib.standalone import IMAGE, ROOT
-from lib.vm.image import HERE
+from lib.vm import containerd
 
 pytestmark = [pytest.mark.vm, pytest.mark.storage]
 
@@ -75,11 +74,7 @@ def pod(cluster, name, script):
 def fill_disk(machine, files):
     """Makes the disk "content" with images of pods and these objects."""
     folder = machine.folder / "content"
-    images = folder / "images"
-    images.mkdir(parents=True)
-    for name, command in ((IMAGE, ["/bin/sh"]), ("berth.local/pause:1", ["/bin/sleep", "2147483647"])):
-        subprocess.run([ROOT / "tools" / "make_image", images / f"{command[0][5:]}.tar", name, *command], check=True)
-    subprocess.run([ROOT / "tools" / "pod_image", "rbd", images / "mount-pod.tar"], check=True)
+    containerd.make_images(folder, ["rbd"])
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", folder, machine.add_disk("content", "3G").path], check=True)
@@ -89,7 +84,7 @@ def test_an_image_of_a_ceph_pool_is_mounted_by_the_mount_pod(node, cluster):
     cluster.rbd(f"rbd.RBD().create(io, 'data', {64 * MIB})")
     fill_disk(node, {"mount-pod": mount_pod("rbd"), "writer": pod(cluster, "writer", "echo kept > /data/file"),
                      "reader": pod(cluster, "reader", "grep -x kept /data/file")})
-    node.files["containerd.sh"] = HERE / "containerd.sh"
+    node.files[containerd.SCRIPT.name] = containerd.SCRIPT
     node.add_host_network()
     node.memory = "2G"
     assert "said: written and read" in node.run(SCRIPT).output

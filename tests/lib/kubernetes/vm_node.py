@@ -17,8 +17,8 @@ from lib.kubernetes.api_node import ACCOUNT, DRIVER, NAMESPACE, ApiNode
 from lib.kubernetes.cluster import rules_of
 from lib.kubernetes.control_plane import ADMIN, KUBELETS, NODE
 from lib.kubernetes.world import LEASES, RIGHTS
-from lib.standalone import IMAGE, ROOT, wait_for
-from lib.vm.image import HERE
+from lib.standalone import wait_for
+from lib.vm import containerd
 from lib.vm.iscsi import LINK_LUN, SERVE_TARGET
 from lib.vm.nfs import SERVE_NFS
 
@@ -57,7 +57,7 @@ class VmNode(ApiNode):
         disk = self._machine.add_disk("node", "3G")
         subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", self._content(), disk.path], check=True)
         self._machine.add_host_network()
-        for file in (SCRIPT, HERE / "containerd.sh"):
+        for file in (SCRIPT, containerd.SCRIPT):
             self._machine.files[file.name] = file
         commands = [f"{shlex.join(map(str, command))} &" for command in self._commands()]
         script = [SERVE_NFS, SERVE_TARGET, LINK_LUN, f". ./{SCRIPT.name}", *commands, "wait"]
@@ -69,13 +69,8 @@ class VmNode(ApiNode):
     def _content(self):
         """Makes what the machine's disk begins with, and gives its folder."""
         folder = self._here / "node"
-        images = folder / "images"
-        images.mkdir(parents=True)
+        containerd.make_images(folder, MOUNT_PODS)
         (folder / self.block_images.name).mkdir()
-        for name, command in ((IMAGE, ["/bin/sh"]), ("berth.local/pause:1", ["/bin/sleep", "2147483647"])):
-            subprocess.run([ROOT / "tools" / "make_image", images / f"{command[0][5:]}.tar", name, *command], check=True)
-        for kind in MOUNT_PODS:
-            subprocess.run([ROOT / "tools" / "pod_image", kind, images / f"mount-{kind}.tar"], check=True)
         shutil.copytree(debian_root.cached(TARGET_PACKAGES), folder / "target", symlinks=True)
         shutil.copy(programs.find("kubelet"), folder)
         (folder / "kubelet.yaml").write_text(json.dumps(self.kubelet_configuration()))
