@@ -6,7 +6,8 @@
 namespace berth::base {
 
 void InitLogging(std::string_view program, int verbosity) {
-  auto logger = spdlog::stderr_logger_mt(std::string(program));
+  auto logger = std::make_shared<spdlog::logger>(std::string(program),
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %L %n: %v", spdlog::pattern_time_type::utc);
   logger->set_level(verbosity > 0 ? spdlog::level::debug : spdlog::level::info);
   logger->flush_on(spdlog::level::info);

@@ -17,8 +17,9 @@
 namespace berth::base {
 
 // Sends the process's log to standard error. Each line has the time, the level and `program` before
-// the message. Verbosity 0 logs from the level info on, 1 and more from debug on. Call it once,
-// before threads start.
+// the message. Verbosity 0 logs from the level info on, 1 and more from debug on. Call it before
+// threads start, and again for another name or verbosity. Before the first call the log goes to
+// standard output.
 void InitLogging(std::string_view program, int verbosity);
 
 // Returns `s` in single quotes, cut at 256 bytes (then with "…" before the last quote). Control

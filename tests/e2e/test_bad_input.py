@@ -5,6 +5,7 @@ import signal
 import subprocess
 
 import pytest
+import yaml
 from lib import objects
 from lib.standalone import BINARY, wait_for
 
@@ -42,6 +43,16 @@ def test_bad_names_and_fields_are_refused(berth):
     error = refused(berth, objects.claim("data", storage="many"))
     assert "storage" in error
     assert berth.get("pvc", "data") is None
+
+
+def test_the_log_is_not_in_the_answer_of_a_command(berth, tmp_path):
+    kubeconfig = yaml.safe_load((berth.data / "kubeconfig").read_text())
+    kubeconfig["users"][0]["user"] = {"tokenFile": str(tmp_path / "absent")}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    result = subprocess.run([BINARY, "get", "pods", "-o", "json", "--kubeconfig", tmp_path / "kubeconfig"], capture_output=True, text=True,
+                            timeout=60, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "absent' cannot be read or is empty" in result.stderr
 
 
 def test_an_oversized_object_is_refused_and_the_server_goes_on(berth):

@@ -3,12 +3,15 @@
 #include <sys/stat.h>
 
 #include "base/fault.h"
+#include "base/log.h"
 #include "cli/output.h"
 #include "cmd/berth/commands.h"
 #include "platform/allocator.h"
 #include "platform/limits.h"
 
 int main(int argc, char** argv) {
+  // Standard output has the answers of commands, and never the log. Roles set a name of their own.
+  berth::base::InitLogging("berth", 0);
   // All controllers of a driver in one process have some forty threads, which live long, and after
   // a burst the caches of these threads keep a fifth of the memory.
   if (argc > 1 && argv[1] == std::string_view("controller")) {
