@@ -22,7 +22,8 @@ constexpr std::chrono::seconds kGrace{2};
 }  // namespace
 
 base::StatusOr<std::unique_ptr<UnixServer>> UnixServer::Start(
-    const std::string& socket, const std::vector<grpc::Service*>& services) {
+    const std::string& socket, const std::vector<grpc::Service*>& services,
+    grpc::CallbackGenericService* others) {
   ASSIGN_OR_RETURN(std::string path, SocketPath(socket));
   base::UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.valid()) {
@@ -42,6 +43,7 @@ base::StatusOr<std::unique_ptr<UnixServer>> UnixServer::Start(
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
   for (grpc::Service* service : services) builder.RegisterService(service);
+  if (others != nullptr) builder.RegisterCallbackGenericService(others);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {
     unlink(path.c_str());

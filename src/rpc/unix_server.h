@@ -1,6 +1,7 @@
 // Serves gRPC services on a UNIX socket.
 #pragma once
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/types.h>
 
@@ -19,9 +20,11 @@ class UnixServer {
  public:
   // Binds `socket` (at most 107 bytes) with mode 0600, and replaces a socket on which no process
   // listens. FAILED_PRECONDITION: another process listens there, or the file is not a socket. The
-  // services are borrowed and must outlive the server.
+  // services are borrowed and must outlive the server. `others` answers the calls of all other
+  // services; null: they are unimplemented.
   static base::StatusOr<std::unique_ptr<UnixServer>> Start(
-      const std::string& socket, const std::vector<grpc::Service*>& services);
+      const std::string& socket, const std::vector<grpc::Service*>& services,
+      grpc::CallbackGenericService* others = nullptr);
   // Gives running calls two seconds and then ends them, and removes the socket.
   ~UnixServer();
 

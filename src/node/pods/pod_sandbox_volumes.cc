@@ -1,10 +1,9 @@
 #include "node/pods/pod_sandbox_volumes.h"
 
-#include <algorithm>
-
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "node/volumes/crust_request.h"
 #include "platform/files/durable_file.h"
 #include "rpc/crust_client.h"
 
@@ -25,29 +24,12 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPublish{60'000};
 constexpr milliseconds kUnpublish{60'000};
 
-crust::RuntimePublishVolumeRequest PublishRequest(const rpc::SandboxId& sandbox_id,
-                                                  const DeferredVolume& volume) {
-  crust::RuntimePublishVolumeRequest request;
-  request.set_sandbox_id(sandbox_id.text());
-  request.set_host_volume_id(volume.mount.source);
-  request.set_host_target_path(volume.target);
-  request.set_file_system(volume.mount.fs_type);
-  for (const std::string& option : volume.mount.options) request.add_mount_options(option);
-  const std::vector<std::string>& options = volume.mount.options;
-  if (volume.read_only && std::ranges::find(options, "ro") == options.end()) {
-    request.add_mount_options("ro");
-  }
-  if (volume.mount.fs_group.has_value()) {
-    request.set_fsgroup_gid(*volume.mount.fs_group);
-    request.set_fsgroup_policy(volume.mount.only_on_root_mismatch ? "OnRootMismatch" : "Always");
-  }
-  request.set_selinux_label(volume.mount.selinux_label);
-  return request;
-}
-
 Status PublishOne(const rpc::SandboxId& sandbox_id, const DeferredVolume& volume) {
   ASSIGN_OR_RETURN(const auto client, rpc::CrustClient::New(volume.socket));
-  return client->RuntimePublishVolume(PublishRequest(sandbox_id, volume), kPublish).status();
+  crust::RuntimePublishVolumeRequest request =
+      MakePublishRequest(volume.mount, volume.target, volume.read_only);
+  request.set_sandbox_id(sandbox_id.text());
+  return client->RuntimePublishVolume(request, kPublish).status();
 }
 
 Status UnpublishOne(const rpc::SandboxId& sandbox_id, const DeferredVolume& volume) {

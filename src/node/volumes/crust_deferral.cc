@@ -39,9 +39,8 @@ StatusOr<HandlerOffer> AskHandler(const std::string& socket) {
 
 }  // namespace
 
-// The handler's socket; "": the RuntimeClass names no socket.
 StatusOr<std::string> CrustDeferral::ReadHandlerSocket(const std::string& class_name) {
-  const StatusOr<Json> runtime_class = host_.GetObject(api::kinds::kRuntimeClass, "", class_name);
+  const StatusOr<Json> runtime_class = get_object_(api::kinds::kRuntimeClass, "", class_name);
   RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
   return api::FindHandlerSocket(*runtime_class);
 }
@@ -51,7 +50,7 @@ StatusOr<std::string> CrustDeferral::ReadHandlerSocket(const std::string& class_
 StatusOr<Json> CrustDeferral::ReadStorageClass(const volume::VolumeSpec& spec) {
   if (spec.pv == nullptr || spec.pv->storage_class_name().empty()) return Json();
   const std::string name = spec.pv->storage_class_name();
-  StatusOr<Json> found = host_.GetObject(api::kinds::kStorageClass, "", name);
+  StatusOr<Json> found = get_object_(api::kinds::kStorageClass, "", name);
   if (found.status().code() == StatusCode::kNotFound) return Json();
   RETURN_IF_ERROR_WITH(found, fmt::format("read StorageClass '{}'", name));
   return found;
@@ -68,8 +67,8 @@ void CrustDeferral::ReportHostMount(const api::Pod& pod, const volume::VolumeSpe
 
 StatusOr<HandlerChoice> CrustDeferral::ChooseHandler(const api::Pod& pod,
                                                      const std::vector<std::string>& names,
-                                                     volume::VolumePlugin& plugin,
-                                                     const volume::VolumeSpec& spec) {
+                                                     const volume::VolumeSpec& spec,
+                                                     const CanDefer& can_defer) {
   if (!MayDefer(pod) || spec.pv == nullptr) return HandlerChoice();
   const std::string class_name = pod.String({"spec", "runtimeClassName"});
   ASSIGN_OR_RETURN(std::string socket, ReadHandlerSocket(class_name));
@@ -91,12 +90,16 @@ StatusOr<HandlerChoice> CrustDeferral::ChooseHandler(const api::Pod& pod,
                     class_name));
     return HandlerChoice();
   }
-  ASSIGN_OR_RETURN(const auto volume, plugin.CanDefer(pod, spec));
+  ASSIGN_OR_RETURN(const auto volume, can_defer());
   StatusOr<HandlerOffer> offer = AskHandler(socket);
   RETURN_IF_ERROR_WITH(offer,
                        fmt::format("ask the runtime handler at '{}' for its capabilities", socket));
-  const std::string why_not = FindReasonForHostMount(pod, NeedsOf(pod, names), volume,
-                                                     api::AllowsSecrets(storage_class), *offer);
+  std::string why_not = FindReasonForHostMount(pod, NeedsOf(pod, names), volume,
+                                               api::AllowsSecrets(storage_class), *offer);
+  if (why_not.empty() && options_.before_sandbox &&
+      !offer->Has(crust_api::RuntimeCapability::RPC::POD_VOLUMES)) {
+    why_not = "the runtime handler takes no volume before the pod has its sandbox (POD_VOLUMES)";
+  }
   if (!why_not.empty()) {
     ReportHostMount(pod, spec, why_not);
     return HandlerChoice();
@@ -125,7 +128,7 @@ Status CrustDeferral::ReportChoice(const api::Pod& pod, const std::vector<std::s
         "ReadWriteOncePod; its claim has {}, by which a second pod of this node could mount it "
         "again",
         spec.name, mount->fs_type, fmt::join(modes, ", "));
-    if (refuse_shared_writers_) return Error(StatusCode::kFailedPrecondition, "{}", why);
+    if (options_.refuse_shared_writers) return Error(StatusCode::kFailedPrecondition, "{}", why);
     events_.Record(EventTarget(pod), EventType::kWarning, "SandboxMountAccessMode", why);
   }
   events_.Record(EventTarget(pod), EventType::kNormal, "RuntimeAssistedMount",

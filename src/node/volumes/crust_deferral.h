@@ -6,13 +6,14 @@
 // with deadlines.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "api/kind_info.h"
 #include "base/event_sink.h"
 #include "base/status.h"
 #include "node/volumes/crust_decision.h"
-#include "volume/host.h"
 #include "volume/volume_plugin.h"
 
 namespace berth::node {
@@ -25,33 +26,45 @@ struct HandlerChoice {
 
 class CrustDeferral {
  public:
-  // The references are borrowed. `refuse_shared_writers` is
-  // VolumeManagerOptions::refuse_shared_sandbox_writers.
-  CrustDeferral(volume::Host& host, base::EventSink& events, bool refuse_shared_writers)
-      : host_(host), events_(events), refuse_shared_writers_(refuse_shared_writers) {}
+  // Reads an object of the API, as volume::Host::GetObject.
+  using GetObject = std::function<base::StatusOr<base::Json>(
+      const api::KindInfo& kind, std::string_view ns, std::string_view name)>;
+  // Whether the volume's driver can leave the mount to a handler (VolumePlugin::CanDefer).
+  using CanDefer = std::function<base::StatusOr<volume::VolumePlugin::Deferral>()>;
 
-  // `names` are the volume's names in pod.spec.volumes. Errors come from the API, the plugin and
+  struct Options {
+    bool refuse_shared_writers = false;  // VolumeManagerOptions::refuse_shared_sandbox_writers
+    // The handler must take a volume before the pod has a sandbox (capability POD_VOLUMES).
+    bool before_sandbox = false;
+  };
+  // `events` is borrowed.
+  CrustDeferral(GetObject get_object, base::EventSink& events, const Options& options)
+      : get_object_(std::move(get_object)), events_(events), options_(options) {}
+
+  // The socket of the RuntimeClass; "": it names none.
+  base::StatusOr<std::string> ReadHandlerSocket(const std::string& class_name);
+  // `names` are the volume's names in pod.spec.volumes. Errors come from the API, `can_defer` and
   // the handler.
   base::StatusOr<HandlerChoice> ChooseHandler(const api::Pod& pod,
                                               const std::vector<std::string>& names,
-                                              volume::VolumePlugin& plugin,
-                                              const volume::VolumeSpec& spec);
+                                              const volume::VolumeSpec& spec,
+                                              const CanDefer& can_defer);
   // Reports what the driver did after ChooseHandler named a handler: it left `mount` to the
   // handler, or (nullptr) mounted the volume itself. FAILED_PRECONDITION: another pod could mount
   // the volume for writing, and that is refused.
   base::Status ReportChoice(const api::Pod& pod, const std::vector<std::string>& names,
                             const volume::VolumeSpec& spec, const HandlerChoice& choice,
                             const volume::DeferredMount* mount);
-
- private:
-  base::StatusOr<std::string> ReadHandlerSocket(const std::string& class_name);
-  base::StatusOr<base::Json> ReadStorageClass(const volume::VolumeSpec& spec);
+  // Tells the pod that the host mounts the volume, and why.
   void ReportHostMount(const api::Pod& pod, const volume::VolumeSpec& spec,
                        std::string_view why_not);
 
-  volume::Host& host_;
+ private:
+  base::StatusOr<base::Json> ReadStorageClass(const volume::VolumeSpec& spec);
+
+  const GetObject get_object_;
   base::EventSink& events_;
-  const bool refuse_shared_writers_;
+  const Options options_;
 };
 
 }  // namespace berth::node

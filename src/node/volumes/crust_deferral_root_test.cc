@@ -68,7 +68,10 @@ class CrustDeferralTest : public testing::Test {
   }
 
   base::StatusOr<HandlerChoice> Choose(const api::Pod& pod = Pod()) {
-    return deferral_.ChooseHandler(pod, {"data"}, plugin_, Spec());
+    return deferral_.ChooseHandler(pod, {"data"}, Spec(),
+                                   [this]() -> base::StatusOr<volume::VolumePlugin::Deferral> {
+                                     return plugin_.CanDefer(Pod(), Spec());
+                                   });
   }
   // That the host mounts, and why.
   void ExpectHostMounts(const std::string& why, const api::Pod& pod = Pod()) {
@@ -98,7 +101,11 @@ class CrustDeferralTest : public testing::Test {
   mutable volume::FakeHost host_{folder_.path()};
   std::unique_ptr<rpc::FakeCrust> handler_;
   DeferringPlugin plugin_;
-  CrustDeferral deferral_{host_, host_.events(), /*refuse_shared_writers=*/false};
+  CrustDeferral::GetObject get_object_ = [this](const api::KindInfo& kind, std::string_view ns,
+                                                std::string_view name) {
+    return host_.GetObject(kind, ns, name);
+  };
+  CrustDeferral deferral_{get_object_, host_.events(), {}};
 };
 
 TEST_F(CrustDeferralTest, TheHandlerMountsWhereClassHandlerAndDriverAgree) {
@@ -170,13 +177,31 @@ TEST_F(CrustDeferralTest, AWriterWhoseClaimIsNotForOnePodIsWarnedOf) {
 }
 
 TEST_F(CrustDeferralTest, OrRefusedBySetting) {
-  CrustDeferral strict(host_, host_.events(), /*refuse_shared_writers=*/true);
+  CrustDeferral strict(get_object_, host_.events(), {.refuse_shared_writers = true});
   EXPECT_EQ(Chosen(strict, "ReadWriteOnce").code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(Told(), IsEmpty());
   ASSERT_OK(Chosen(strict, "ReadWriteOncePod"));
   ASSERT_OK(Chosen(strict, "ReadWriteMany", "nfs4"));
   ASSERT_OK(Chosen(strict, "ReadWriteOnce", "xfs", Pod("sandboxed", {{"readOnly", true}})));
   EXPECT_EQ(Told().size(), 3u);
+}
+
+TEST_F(CrustDeferralTest, AHandlerThatNeedsTheSandboxFirstIsNotAskedBefore) {
+  CrustDeferral early(get_object_, host_.events(), {.before_sandbox = true});
+  const auto choose = [&] {
+    return early.ChooseHandler(Pod(), {"data"}, Spec(),
+                               [this]() -> base::StatusOr<volume::VolumePlugin::Deferral> {
+                                 return plugin_.CanDefer(Pod(), Spec());
+                               });
+  };
+  auto choice = choose();
+  ASSERT_OK(choice);
+  EXPECT_EQ(choice->socket, "");
+  EXPECT_THAT(Told().back(), HasSubstr("POD_VOLUMES"));
+  handler_->options().capabilities.push_back(Capability::POD_VOLUMES);
+  choice = choose();
+  ASSERT_OK(choice);
+  EXPECT_EQ(choice->socket, handler_->socket());
 }
 
 TEST_F(CrustDeferralTest, ADriverThatMountedAllTheSameIsTold) {

@@ -307,9 +307,11 @@ Status VolumeUnits::SetUpForPod(Job& job, const Attachment& attachment) {
 // A volume that was left to a handler stays with this handler, because otherwise it could be
 // mounted twice: in the sandbox and on the host.
 StatusOr<HandlerChoice> VolumeUnits::ChooseHandler(const Job& job) const {
-  ASSIGN_OR_RETURN(HandlerChoice choice,
-                   deps_.deferral.ChooseHandler(*job.pod, job.volume.names, *job.volume.plugin,
-                                                job.volume.spec));
+  ASSIGN_OR_RETURN(
+      HandlerChoice choice,
+      deps_.deferral.ChooseHandler(*job.pod, job.volume.names, job.volume.spec, [&job] {
+        return job.volume.plugin->CanDefer(*job.pod, job.volume.spec);
+      }));
   if (!job.stored.has_value() || !IsThisBoot(job.stored->boot_id)) return choice;
   const std::string before = HandlerOf(*job.stored);
   if (before.empty() || before == choice.socket) return choice;

@@ -26,10 +26,15 @@ struct NamedFolder {
 };
 
 // What Berth's roles make in a data folder: standalone/data_folder.h and blockagent/agent.h.
-inline constexpr std::string_view kDataFolderNames[] = {
-    ".berth-reserve",         "api",    "api.sock",   "berth.lock",    "block-agent", "crust",
-    "block-agent.kubeconfig", "flight", "kubeconfig", "kubelet",       "node",        "pod-logs",
-    "node.kubeconfig",        "pool",   "run",        "volume-plugins"};
+inline constexpr std::string_view kDataFolderNames[] = {".berth-reserve", "api",
+                                                        "api.sock",       "berth.lock",
+                                                        "block-agent",    "crust",
+                                                        "crust-proxy",    "block-agent.kubeconfig",
+                                                        "flight",         "kubeconfig",
+                                                        "kubelet",        "node",
+                                                        "pod-logs",       "node.kubeconfig",
+                                                        "pool",           "run",
+                                                        "volume-plugins"};
 
 enum class FolderPrivacy {
   kPrivate,  // others cannot enter the folder

@@ -4,15 +4,8 @@
 
 namespace berth::volume {
 
-base::StatusOr<NodeCapabilities> DriverClient::GetCapabilities() {
-  {
-    base::MutexLock lock(mutex_);
-    if (capabilities_.has_value()) return *capabilities_;
-  }
+NodeCapabilities ReadNodeCapabilities(const csi::v1::NodeGetCapabilitiesResponse& answer) {
   using Rpc = csi::v1::NodeServiceCapability::RPC;
-  csi::v1::NodeGetCapabilitiesRequest request;
-  request.set_runtime_supports_mount(true);
-  ASSIGN_OR_RETURN(const auto answer, rpc_->NodeGetCapabilities(request, kCsiTimeout));
   NodeCapabilities found;
   for (const auto& capability : answer.capabilities()) {
     switch (capability.rpc().type()) {
@@ -41,9 +34,20 @@ base::StatusOr<NodeCapabilities> DriverClient::GetCapabilities() {
         break;
     }
   }
-  base::MutexLock lock(mutex_);
-  capabilities_ = found;
   return found;
+}
+
+base::StatusOr<NodeCapabilities> DriverClient::GetCapabilities() {
+  {
+    base::MutexLock lock(mutex_);
+    if (capabilities_.has_value()) return *capabilities_;
+  }
+  csi::v1::NodeGetCapabilitiesRequest request;
+  request.set_runtime_supports_mount(true);
+  ASSIGN_OR_RETURN(const auto answer, rpc_->NodeGetCapabilities(request, kCsiTimeout));
+  base::MutexLock lock(mutex_);
+  capabilities_ = ReadNodeCapabilities(answer);
+  return *capabilities_;
 }
 
 DriverClients::SocketIdentity DriverClients::Identify(const std::string& path) {

@@ -33,6 +33,7 @@ struct NodeCapabilities {
   bool volume_condition = false;
   bool runtime_assisted_mount = false;
 };
+NodeCapabilities ReadNodeCapabilities(const csi::v1::NodeGetCapabilitiesResponse& answer);
 
 class DriverClient {
  public:

@@ -15,11 +15,23 @@ Status ToResult(const Status& answer, const Record& record) {
 
 }  // namespace
 
+Status UnpublishByDriver(rpc::CsiClient& driver, const Record& record,
+                         const platform::TargetPath& target) {
+  const auto answer = driver.NodeUnpublishVolume(
+      MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout);
+  return ToResult(answer.status(), record);
+}
+
 Status UnpublishByDriver(DriverClients& drivers, const Record& record,
                          const platform::TargetPath& target) {
   ASSIGN_OR_RETURN(const auto client, drivers.Get(record.driver));
-  const auto answer = client->rpc().NodeUnpublishVolume(
-      MakeUnpublishRequest(api::VolumeHandle(record.handle), target), kCsiTimeout);
+  return UnpublishByDriver(client->rpc(), record, target);
+}
+
+Status UnstageByDriver(rpc::CsiClient& driver, const Record& record,
+                       const platform::StagingPath& staging) {
+  const auto answer = driver.NodeUnstageVolume(
+      MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout);
   return ToResult(answer.status(), record);
 }
 
@@ -28,9 +40,7 @@ Status UnstageByDriver(DriverClients& drivers, const Record& record,
   ASSIGN_OR_RETURN(const auto client, drivers.Get(record.driver));
   ASSIGN_OR_RETURN(const NodeCapabilities capabilities, client->GetCapabilities());
   if (!capabilities.stage_unstage) return base::OkStatus();
-  const auto answer = client->rpc().NodeUnstageVolume(
-      MakeUnstageRequest(api::VolumeHandle(record.handle), staging), kCsiTimeout);
-  return ToResult(answer.status(), record);
+  return UnstageByDriver(client->rpc(), record, staging);
 }
 
 }  // namespace berth::volume::csi_volume

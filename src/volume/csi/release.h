@@ -17,9 +17,14 @@
 namespace berth::volume::csi_volume {
 
 // Calls NodeUnpublishVolume.
+Status UnpublishByDriver(rpc::CsiClient& driver, const Record& record,
+                         const platform::TargetPath& target);
 Status UnpublishByDriver(DriverClients& drivers, const Record& record,
                          const platform::TargetPath& target);
-// Calls NodeUnstageVolume, if the driver has the capability STAGE_UNSTAGE_VOLUME.
+// Calls NodeUnstageVolume.
+Status UnstageByDriver(rpc::CsiClient& driver, const Record& record,
+                       const platform::StagingPath& staging);
+// The same, if the driver has the capability STAGE_UNSTAGE_VOLUME.
 Status UnstageByDriver(DriverClients& drivers, const Record& record,
                        const platform::StagingPath& staging);
 

@@ -1,0 +1,106 @@
+#include "crustproxy/cluster.h"
+
+#include <map>
+
+#include "api/kinds/runtime_mount.h"
+#include "base/log.h"
+
+namespace berth::crustproxy {
+namespace {
+
+using base::Error;
+using base::Json;
+using base::StatusCode;
+using base::StatusOr;
+
+std::string RuntimeClassOf(const api::Pod& pod) { return pod.String({"spec", "runtimeClassName"}); }
+
+// The claim that the pod's volume uses; "": none.
+std::string ClaimOf(const api::Pod& pod, const api::PodVolume& volume) {
+  const std::string type = volume.source_type();
+  if (type == "persistentVolumeClaim") return volume.claim_name();
+  return type == "ephemeral" ? pod.name() + "-" + volume.name() : "";
+}
+
+}  // namespace
+
+StatusOr<std::vector<api::Pod>> Cluster::ListPods() {
+  std::vector<api::Pod> pods;
+  kube::ListOptions options{.field_selector = "spec.nodeName=" + node_, .limit = 500};
+  do {
+    StatusOr<kube::ListResult> page = client_.List(api::kinds::kPod, "", options);
+    RETURN_IF_ERROR_WITH(page, fmt::format("list the pods of node {}", base::Quote(node_)));
+    for (Json& pod : page->items) pods.emplace_back(std::move(pod));
+    options.continue_token = page->continue_token;
+  } while (!options.continue_token.empty());
+  return pods;
+}
+
+StatusOr<std::string> Cluster::FindHandle(const std::string& ns, const std::string& name) {
+  const auto claim = kube::Get<api::PersistentVolumeClaim>(client_, ns, name);
+  if (claim.status().code() == StatusCode::kNotFound) return std::string();
+  RETURN_IF_ERROR(claim);
+  if (claim->volume_name().empty()) return std::string();
+  const auto pv = kube::Get<api::PersistentVolume>(client_, "", claim->volume_name());
+  if (pv.status().code() == StatusCode::kNotFound) return std::string();
+  RETURN_IF_ERROR(pv);
+  return pv->has_csi() ? pv->csi().volume_handle() : std::string();
+}
+
+StatusOr<bool> Cluster::HasPodWithHandler(const std::string& volume_handle) {
+  ASSIGN_OR_RETURN(const std::vector<api::Pod> pods, ListPods());
+  std::map<std::string, bool> has_handler;  // by RuntimeClass
+  for (const api::Pod& pod : pods) {
+    const std::string name = RuntimeClassOf(pod);
+    if (name.empty() || pod.terminated()) continue;
+    if (!has_handler.contains(name)) {
+      const auto found = client_.Get(api::kinds::kRuntimeClass, "", name);
+      if (!found.ok() && found.status().code() != StatusCode::kNotFound) {
+        return base::Annotate(found.status(),
+                              fmt::format("read RuntimeClass {}", base::Quote(name)));
+      }
+      has_handler[name] = found.ok() && !api::FindHandlerSocket(*found).empty();
+    }
+    if (!has_handler[name]) continue;
+    for (const api::PodVolume& volume : pod.volumes()) {
+      const std::string claim = ClaimOf(pod, volume);
+      if (claim.empty()) continue;
+      ASSIGN_OR_RETURN(const std::string handle, FindHandle(pod.ns(), claim));
+      if (handle == volume_handle) return true;
+    }
+  }
+  return false;
+}
+
+StatusOr<std::optional<PodVolume>> Cluster::FindPodVolume(const api::PodUid& uid,
+                                                          const api::VolumeName& name,
+                                                          const std::string& volume_handle) {
+  ASSIGN_OR_RETURN(std::vector<api::Pod> pods, ListPods());
+  for (api::Pod& pod : pods) {
+    if (pod.uid() != uid.text()) continue;
+    if (RuntimeClassOf(pod).empty()) return std::optional<PodVolume>();
+    ASSIGN_OR_RETURN(auto pv, kube::Get<api::PersistentVolume>(client_, "", name.text()));
+    if (!pv.has_csi() || pv.csi().volume_handle() != volume_handle) {
+      return std::optional<PodVolume>();
+    }
+    PodVolume found{.pod = std::move(pod), .names = {}, .spec = {}, .driver = {}};
+    for (const api::PodVolume& volume : found.pod.volumes()) {
+      if (found.pod.ns() != pv.claim_namespace()) break;
+      if (ClaimOf(found.pod, volume) != pv.claim_name()) continue;
+      found.names.push_back(volume.name());
+      found.spec.name = volume.name();
+      found.spec.pod_volume = volume;
+    }
+    if (found.names.empty()) return std::optional<PodVolume>();
+    const auto driver = kube::Get<api::CsiDriver>(client_, "", pv.csi().driver());
+    if (!driver.ok() && driver.status().code() != StatusCode::kNotFound) return driver.status();
+    if (driver.ok()) found.driver = *driver;
+    found.spec.pod_ns = found.pod.ns();
+    found.spec.pv = std::make_shared<api::PersistentVolume>(std::move(pv));
+    return std::optional(std::move(found));
+  }
+  return Error(StatusCode::kUnavailable, "the API knows no pod with the uid {} on node {}", uid,
+               base::Quote(node_));
+}
+
+}  // namespace berth::crustproxy
