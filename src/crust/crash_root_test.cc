@@ -48,7 +48,7 @@ class Daemon {
                         .offer = {.capabilities = {Capability::FS_GROUP_CHANGE_POLICY_ALWAYS,
                                                    Capability::SUBPATH, Capability::VOLUME_RESIZE},
                                   .file_systems = {"xfs"}}},
-                       *kind_));
+                       *kind_, *mounter_));
     return base::OkStatus();
   }
 

@@ -116,7 +116,7 @@ class CrustHandlerImpl final : public CrustHandler {
                                                .offer = std::move(offer),
                                                .check_interval = options.check_interval,
                                                .free_within = options.free_within},
-                                              *kind_));
+                                              *kind_, *mounter_));
     workers_.emplace(base::WorkerPool::Options{
         .name = "crust-call", .max_threads = options.workers, .max_queued = options.max_queued});
     publishes_.emplace(base::WorkerPool::Options{

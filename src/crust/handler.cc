@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/fault.h"
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "crust/bundle_check.h"
-#include "crust/bundle_config.h"
-#include "crust/device.h"
+#include "crust/pods/plan_file.h"
+#include "crust/volume_queries.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
 
@@ -26,20 +25,6 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-constexpr size_t kMaxVolumes = 256;
-
-// Returns the lowest name of the form v0, v1, ... that no volume of the sandbox has.
-std::string FindFreeName(const SandboxRecord& record) {
-  for (size_t i = 0;; ++i) {
-    std::string name = fmt::format("v{}", i);
-    if (std::ranges::none_of(record.volumes, [&](const VolumeRecord& volume) {
-          return volume.plan.name() == name;
-        })) {
-      return name;
-    }
-  }
-}
-
 std::string ResolveFolder(const std::string& folder) {
   std::error_code error;
   const auto path = std::filesystem::weakly_canonical(folder, error);
@@ -48,24 +33,34 @@ std::string ResolveFolder(const std::string& folder) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind) {
+StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind,
+                                                  platform::Mounter& mounter) {
   ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.RecordFolder()));
   for (const std::string& folder : {options.paths.PlanFolder(), options.paths.MarkFolder()}) {
     RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   }
-  std::unique_ptr<Handler> handler(new Handler(std::move(options), kind, std::move(records)));
+  ASSIGN_OR_RETURN(std::unique_ptr<PodVolumes> pods,
+                   PodVolumes::Open(options.paths, mounter, options.patience));
+  std::unique_ptr<Handler> handler(
+      new Handler(std::move(options), kind, std::move(records), std::move(pods)));
   RETURN_IF_ERROR(handler->LoadRecords());
   handler->watch_.Start();
   return handler;
 }
 
-Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records)
+Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records,
+                 std::unique_ptr<PodVolumes> pods)
     : options_(std::move(options)),
-      resolved_kubelet_folder_(ResolveFolder(options_.kubelet_folder)),
       kind_(kind),
       sandboxes_(options_.patience),
       records_(std::move(records)),
+      pods_(std::move(pods)),
       steps_(sandboxes_, records_, options_.free_within, stopping_),
+      mounts_({.run_folder = options_.paths.run(),
+               .kubelet_folder = options_.kubelet_folder,
+               .resolved_kubelet_folder = ResolveFolder(options_.kubelet_folder),
+               .sub_paths = options_.offer.Has(wire::RuntimeCapability::RPC::SUBPATH)},
+              steps_),
       watch_({.name = "crust-watch",
               .workers = 2,
               .retry_start = std::chrono::seconds(1),
@@ -149,7 +144,9 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
       known.status().code() != StatusCode::kNotFound) {
     RETURN_IF_ERROR(known);
     const SandboxRecord& record = (*known)->record;
-    if (record.pod_uid == pod && record.bundle == bundle && !record.ending) return OkStatus();
+    if (record.pod_uid == pod && record.bundle == bundle && !record.ending) {
+      return PublishPodVolumes(**known);
+    }
     return Error(StatusCode::kFailedPrecondition, "another sandbox has the id {}",
                  Quote(sandbox_id));
   }
@@ -160,33 +157,21 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
   const Status begun = [&]() -> Status {
     RETURN_IF_ERROR(records_.WriteRecord(entry->record));
     ASSIGN_OR_RETURN(entry->sandbox, kind_.OpenSandbox(sandbox_id));
-    return platform::WriteDurably<"crust.mark">(
-        ipc::crust::MarkPath(options_.paths.run(), sandbox_id), "");
+    RETURN_IF_ERROR(platform::WriteDurably<"crust.mark">(
+        ipc::crust::MarkPath(options_.paths.run(), sandbox_id), ""));
+    return PublishPodVolumes(*entry);
   }();
   if (begun.ok()) {
     watch_.AddAfter(sandbox_id, options_.check_interval);
     LOG_INFO("sandbox {} of pod {} is recorded", Quote(sandbox_id), pod);
     return OkStatus();
   }
-  // The new sandbox has no volume yet, so it can be cleared.
+  // No container uses the new sandbox yet, so it can be cleared.
   if (const Status undone = ClearSandbox(*entry); !undone.ok()) {
     LOG_WARNING("clear sandbox {}: {}", Quote(sandbox_id), base::ToString(undone));
     watch_.Add(sandbox_id);
   }
   return base::Annotate(begun, fmt::format("begin sandbox {}", Quote(sandbox_id)));
-}
-
-StatusOr<std::vector<platform::TargetPath>> Handler::ReadPlannedTargets(
-    const api::PodUid& pod) const {
-  const std::string path = ipc::crust::PlanPath(options_.paths.run(), pod.text());
-  ASSIGN_OR_RETURN(const std::string text, platform::ReadFile(path, ipc::crust::kLargestPlan));
-  const auto plan = ipc::ReadJson(base::Trim(text));
-  const ipc::Strings* targets = plan.ok() ? plan->FindList(ipc::crust::kTargets) : nullptr;
-  if (targets == nullptr) {
-    return Error(StatusCode::kFailedPrecondition, "the plan {} names no targets: {}", Quote(path),
-                 plan.failure().text);
-  }
-  return std::vector<platform::TargetPath>(targets->begin(), targets->end());
 }
 
 Status Handler::CheckPublish(const SandboxRecord& record,
@@ -197,7 +182,7 @@ Status Handler::CheckPublish(const SandboxRecord& record,
   const platform::TargetPath target(request.host_target_path());
   RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, record.pod_uid));
   ASSIGN_OR_RETURN(const std::vector<platform::TargetPath> planned,
-                   ReadPlannedTargets(record.pod_uid));
+                   ReadPlan(options_.paths.run(), record.pod_uid));
   if (std::ranges::find(planned, target) != planned.end()) return OkStatus();
   return Error(
       StatusCode::kFailedPrecondition,
@@ -207,6 +192,14 @@ Status Handler::CheckPublish(const SandboxRecord& record,
 
 StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
     const wire::RuntimePublishVolumeRequest& request) {
+  const api::PodUid pod(request.pod_uid());
+  ASSIGN_OR_RETURN(const bool of_pod, NamesPod(request.sandbox_id(), pod, options_.offer));
+  if (of_pod) {
+    RETURN_IF_ERROR_WITH(
+        PublishForPod(pod, request),
+        fmt::format("publish {} for pod {}", Quote(request.host_volume_id().substr(0, 512)), pod));
+    return wire::RuntimePublishVolumeResponse();
+  }
   ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
   SandboxRecord& record = hold->record;
   const platform::TargetPath target(request.host_target_path());
@@ -215,32 +208,8 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
                   Quote(record.sandbox_id));
   const Status published = [&]() -> Status {
     RETURN_IF_ERROR(CheckPublish(record, request));
-    VolumeRecord* known = record.FindTarget(target);
-    std::string name = known != nullptr ? std::string(known->plan.name()) : FindFreeName(record);
-    ASSIGN_OR_RETURN(MountPlan plan, MakePlan(request, options_.offer, std::move(name)));
-    if (known != nullptr) {
-      if (known->state == VolumeState::kUnpublishing) {
-        return Error(StatusCode::kFailedPrecondition, "the volume at {} is being unpublished",
-                     target);
-      }
-      if (IsSame(known->plan, plan)) {
-        RETURN_IF_ERROR(
-            steps_.RecordOtherPath(*hold, *known, request.host_volume_id(), std::move(plan)));
-        return steps_.PublishAgain(*hold, *known);
-      }
-      if (known->state == VolumeState::kPublished) {
-        return Error(StatusCode::kFailedPrecondition,
-                     "another volume is published at {}, or the same one in another way", target);
-      }
-      // An earlier publish failed and this one has other arguments. The earlier one may have
-      // mounted the volume, so it is unpublished first.
-      RETURN_IF_ERROR(steps_.UnpublishVolume(*hold, target));
-    }
-    if (record.volumes.size() >= kMaxVolumes) {
-      return Error(StatusCode::kResourceExhausted, "the sandbox has {} volumes already",
-                   record.volumes.size());
-    }
-    return steps_.PublishNew(
+    ASSIGN_OR_RETURN(MountPlan plan, MakePlan(request, options_.offer));
+    return steps_.PublishVolume(
         *hold,
         {.host_volume_id = request.host_volume_id(), .target = target, .plan = std::move(plan)});
   }();
@@ -251,6 +220,13 @@ StatusOr<wire::RuntimePublishVolumeResponse> Handler::RuntimePublishVolume(
 StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
     const wire::RuntimeUnpublishVolumeRequest& request) {
   const platform::TargetPath target(request.host_target_path());
+  if (!request.pod_uid().empty()) {
+    const api::PodUid pod(request.pod_uid());
+    RETURN_IF_ERROR_WITH(UnpublishForPod(pod, request),
+                         fmt::format("unpublish {} for pod {}",
+                                     Quote(request.host_volume_id().substr(0, 512)), pod));
+    return wire::RuntimeUnpublishVolumeResponse();
+  }
   if (request.sandbox_id().empty()) {
     wire::RuntimeUnpublishVolumeRequest one = request;
     const auto has_target = [&](const api::PodUid& pod) {
@@ -275,6 +251,60 @@ StatusOr<wire::RuntimeUnpublishVolumeResponse> Handler::RuntimeUnpublishVolume(
                        fmt::format("unpublish {} in sandbox {}", Quote(request.host_volume_id()),
                                    Quote(request.sandbox_id())));
   return wire::RuntimeUnpublishVolumeResponse();
+}
+
+Status Handler::PublishForPod(const api::PodUid& pod,
+                              const wire::RuntimePublishVolumeRequest& request) {
+  const platform::TargetPath target(request.host_target_path());
+  RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, pod));
+  ASSIGN_OR_RETURN(MountPlan plan, MakePlan(request, options_.offer));
+  return pods_->PublishVolume(
+      pod, {.host_volume_id = request.host_volume_id(), .target = target, .plan = std::move(plan)},
+      [&] { return IsInSandbox(pod, target); });
+}
+
+Status Handler::UnpublishForPod(const api::PodUid& pod,
+                                const wire::RuntimeUnpublishVolumeRequest& request) {
+  if (!request.sandbox_id().empty()) {
+    return Error(StatusCode::kInvalidArgument, "the request names both a sandbox and a pod");
+  }
+  RETURN_IF_ERROR(CheckPodUid(pod));
+  const platform::TargetPath target(request.host_target_path());
+  RETURN_IF_ERROR(CheckTarget(target, options_.kubelet_folder, pod));
+  return pods_->UnpublishVolume(pod, target, request.host_volume_id(),
+                                [&] { return TakeOutOfSandboxes(pod, target); });
+}
+
+Status Handler::PublishPodVolumes(Entry& entry) {
+  ASSIGN_OR_RETURN(std::vector<VolumeRecord> volumes, pods_->ListVolumes(entry.pod_uid));
+  for (VolumeRecord& volume : volumes) {
+    const std::string context =
+        fmt::format("publish {} of pod {}", Quote(volume.host_volume_id), entry.pod_uid);
+    RETURN_IF_ERROR_WITH(steps_.PublishVolume(entry, std::move(volume)), context);
+  }
+  return OkStatus();
+}
+
+StatusOr<bool> Handler::IsInSandbox(const api::PodUid& pod, const platform::TargetPath& target) {
+  for (const std::string& id : sandboxes_.FindSandboxes(std::bind_front(std::equal_to<>(), pod))) {
+    const StatusOr<Hold> hold = HoldSandbox(id);
+    if (hold.status().code() == StatusCode::kNotFound) continue;
+    RETURN_IF_ERROR(hold);
+    if ((*hold)->record.FindTarget(target) != nullptr) return true;
+  }
+  return false;
+}
+
+Status Handler::TakeOutOfSandboxes(const api::PodUid& pod, const platform::TargetPath& target) {
+  // A sandbox that keeps the volume does not block the others.
+  Status first = OkStatus();
+  for (const std::string& id : sandboxes_.FindSandboxes(std::bind_front(std::equal_to<>(), pod))) {
+    const StatusOr<Hold> hold = HoldSandbox(id, {.interrupt = true});
+    if (hold.status().code() == StatusCode::kNotFound) continue;
+    const Status gone = hold.ok() ? steps_.UnpublishVolume(**hold, target) : hold.status();
+    if (first.ok()) first = base::Annotate(gone, fmt::format("sandbox {}", Quote(id)));
+  }
+  return first;
 }
 
 Status Handler::EndSandbox(const std::string& sandbox_id) {
@@ -335,67 +365,40 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
   // system.
   ASSIGN_OR_RETURN(const Hold hold,
                    HoldSandbox(request.sandbox_id, {.patience = options_.container_patience}));
-  SandboxRecord& record = hold->record;
-  if (record.pod_uid != request.pod_uid || record.ending) {
-    return Error(StatusCode::kFailedPrecondition, "sandbox {} {}", Quote(record.sandbox_id),
-                 record.ending ? "has ended" : "belongs to another pod");
-  }
-  // The targets come from the plan first, because it also names volumes that are not published yet.
-  // A container must not get the host's plain folder in their place.
-  ASSIGN_OR_RETURN(std::vector<platform::TargetPath> targets, ReadPlannedTargets(record.pod_uid));
-  for (const VolumeRecord& volume : record.volumes) {
-    if (std::ranges::find(targets, volume.target) == targets.end()) {
-      targets.push_back(volume.target);
-    }
-  }
-  std::vector<KnownTarget> known;
-  for (const platform::TargetPath& target : targets) {
-    std::string_view rest;
-    const bool below = IsBelow(target.text(), options_.kubelet_folder, rest);
-    known.push_back(
-        {.path = target.text(),
-         .resolved = below ? resolved_kubelet_folder_ + "/" + std::string(rest) : target.text()});
-  }
-  ASSIGN_OR_RETURN(base::Json config, ReadConfig(request.config));
-  ASSIGN_OR_RETURN(
-      const std::vector<DeferredMount> mounts,
-      FindDeferredMounts(config, known, ipc::crust::GraftFolder(options_.paths.run())));
-  CreateReply reply{.count = mounts.size()};
-  for (size_t i = 0; i < mounts.size(); ++i) {
-    const platform::TargetPath& target = targets[mounts[i].target];
-    VolumeRecord* volume = record.FindTarget(target);
-    if (volume == nullptr || volume->state != VolumeState::kPublished) {
-      return Error(StatusCode::kFailedPrecondition,
-                   "the deferred volume at {} is not in sandbox {} yet", target,
-                   Quote(record.sandbox_id));
-    }
-    SetSource(config, mounts[i].mount, ipc::crust::GraftPoint(options_.paths.run(), i));
-    if (i < request.from || i - request.from >= request.most) continue;
-    StatusOr<Graft> graft = MakeGraft(*hold, *volume, mounts[i].sub_path);
-    RETURN_IF_ERROR_WITH(graft, fmt::format("give a container the volume at {}", target));
-    reply.grafts.push_back(*std::move(graft));
-  }
-  if (!mounts.empty() && request.from == 0) reply.config = base::json::Dump(config);
-  return reply;
+  return mounts_.MakeGrafts(*hold, request);
 }
 
-StatusOr<Graft> Handler::MakeGraft(Entry& entry, VolumeRecord& volume,
-                                   const std::string& sub_path) {
-  if (sub_path.size() > 4095) {
-    return Error(StatusCode::kInvalidArgument, "the subPath has {} bytes", sub_path.size());
+template <typename Request>
+StatusOr<Handler::HeldVolume> Handler::HoldVolume(const Request& request) {
+  const api::PodUid pod(request.pod_uid());
+  ASSIGN_OR_RETURN(const bool of_pod, NamesPod(request.sandbox_id(), pod, options_.offer));
+  if (of_pod) return HoldVolumeOfPod(pod, request.host_volume_id());
+  ASSIGN_OR_RETURN(Hold hold, HoldSandbox(request.sandbox_id()));
+  const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
+  if (volume == nullptr) {
+    return Error(StatusCode::kNotFound, "sandbox {} has no volume {}", Quote(request.sandbox_id()),
+                 Quote(request.host_volume_id().substr(0, 512)));
   }
-  if (!sub_path.empty() && !options_.offer.Has(wire::RuntimeCapability::RPC::SUBPATH)) {
-    return Error(StatusCode::kFailedPrecondition, "this handler does not offer subPath");
+  return HeldVolume{std::move(hold), *volume};
+}
+
+StatusOr<Handler::HeldVolume> Handler::HoldVolumeOfPod(const api::PodUid& pod,
+                                                       const std::string& host_volume_id) {
+  ASSIGN_OR_RETURN(const platform::TargetPath target, pods_->FindVolume(pod, host_volume_id));
+  Status why = Error(StatusCode::kUnavailable, "pod {} has no sandbox now", pod);
+  for (const std::string& id : sandboxes_.FindSandboxes(std::bind_front(std::equal_to<>(), pod))) {
+    StatusOr<Hold> hold = HoldSandbox(id);
+    if (!hold.ok()) {
+      if (hold.status().code() != StatusCode::kNotFound) why = hold.status();
+      continue;
+    }
+    const VolumeRecord* volume = (*hold)->record.FindTarget(target);
+    if ((*hold)->record.ending || volume == nullptr || volume->state != VolumeState::kPublished) {
+      continue;
+    }
+    return HeldVolume{*std::move(hold), *volume};
   }
-  RETURN_IF_ERROR(base::FaultPoint<"crust.graft">());
-  StatusOr<Graft> graft = entry.sandbox->MakeGraft(volume.plan, sub_path);
-  if (graft.status().code() != StatusCode::kFailedPrecondition) return graft;
-  // The sandbox lost the mount, because its namespace was removed. So the volume is mounted
-  // again from its plan.
-  LOG_WARNING("mount {} again in sandbox {}: {}", Quote(volume.host_volume_id),
-              Quote(entry.record.sandbox_id), base::Message(graft.status()));
-  RETURN_IF_ERROR(steps_.PublishAgain(entry, volume));
-  return entry.sandbox->MakeGraft(volume.plan, sub_path);
+  return why;
 }
 
 StatusOr<wire::RuntimeGetCapabilitiesResponse> Handler::RuntimeGetCapabilities(
@@ -421,30 +424,8 @@ StatusOr<wire::RuntimeGetVolumeStatsResponse> Handler::RuntimeGetVolumeStats(
   if (!options_.offer.Has(wire::RuntimeCapability::RPC::VOLUME_STATS)) {
     return Error(StatusCode::kUnimplemented, "this handler does not offer volume statistics");
   }
-  ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
-  const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
-  if (volume == nullptr) {
-    return Error(StatusCode::kNotFound, "sandbox {} has no volume {}", Quote(request.sandbox_id()),
-                 Quote(request.host_volume_id().substr(0, 512)));
-  }
-  ASSIGN_OR_RETURN(const VolumeStats stats, hold->sandbox->ReadStats(volume->plan));
-  wire::RuntimeGetVolumeStatsResponse response;
-  const auto add = [&](wire::VolumeUsage::Unit unit, int64_t total, int64_t used,
-                       int64_t available) {
-    wire::VolumeUsage* usage = response.add_usage();
-    usage->set_unit(unit);
-    usage->set_total(total);
-    usage->set_used(used);
-    usage->set_available(available);
-  };
-  if (const auto& usage = stats.usage; usage.has_value()) {
-    add(wire::VolumeUsage::BYTES, usage->total_bytes, usage->used_bytes, usage->available_bytes);
-    add(wire::VolumeUsage::INODES, usage->total_inodes, usage->used_inodes,
-        usage->available_inodes);
-  }
-  response.mutable_volume_condition()->set_abnormal(stats.abnormal);
-  response.mutable_volume_condition()->set_message(stats.condition);
-  return response;
+  ASSIGN_OR_RETURN(const HeldVolume held, HoldVolume(request));
+  return ReadVolumeStats(*held.hold->sandbox, held.volume);
 }
 
 StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
@@ -453,33 +434,16 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
     return Error(StatusCode::kFailedPrecondition,
                  "this handler does not offer the expansion of volumes");
   }
-  ASSIGN_OR_RETURN(const Hold hold, HoldSandbox(request.sandbox_id()));
-  const VolumeRecord* volume = hold->record.FindVolume(request.host_volume_id());
-  if (volume == nullptr || volume->state != VolumeState::kPublished) {
-    return Error(StatusCode::kNotFound, "sandbox {} has no volume {}", Quote(request.sandbox_id()),
-                 Quote(request.host_volume_id().substr(0, 512)));
+  ASSIGN_OR_RETURN(const HeldVolume held, HoldVolume(request));
+  const std::string& sandbox_id = held.hold->record.sandbox_id;
+  if (held.volume.state != VolumeState::kPublished) {
+    return Error(StatusCode::kNotFound, "the volume {} is not published in sandbox {}",
+                 Quote(request.host_volume_id()), Quote(sandbox_id));
   }
-  const Device& device = volume->plan.device;
-  int64_t size = 0;
-  if (device.block) {
-    ASSIGN_OR_RETURN(size, ReadDeviceSize(device));
-    if (size < request.required_bytes()) {
-      // The device may still grow, so the caller should try again. FAILED_PRECONDITION would be
-      // final.
-      return Error(StatusCode::kUnavailable,
-                   "device {} has {} bytes, but {} are requested: the device has to grow first",
-                   Quote(device.source), size, request.required_bytes());
-    }
-  }
-  StatusOr<int64_t> capacity = hold->sandbox->ExpandVolume(volume->plan);
-  RETURN_IF_ERROR_WITH(capacity,
-                       fmt::format("grow {} in sandbox {}", Quote(request.host_volume_id()),
-                                   Quote(request.sandbox_id())));
-  wire::RuntimeExpandVolumeResponse response;
-  // For a block device the capacity is the device's size, because a file system uses some of the
-  // device for itself.
-  response.set_capacity_bytes(device.block ? size : *capacity);
-  return response;
+  auto grown = ExpandVolume(*held.hold->sandbox, held.volume, request.required_bytes());
+  RETURN_IF_ERROR_WITH(grown, fmt::format("grow {} in sandbox {}", Quote(request.host_volume_id()),
+                                          Quote(sandbox_id)));
+  return grown;
 }
 
 }  // namespace berth::crust

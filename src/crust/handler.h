@@ -4,6 +4,8 @@
 //
 //   berth-oci: create of the sandbox's container    ──▶  known, with its pod and its bundle
 //   node agent: RuntimePublishVolume                ──▶  a volume in it (sandbox_records.h)
+//                                                        or, for a pod, in each of its sandboxes
+//                                                        that begins later (pods/pod_volumes.h)
 //   berth-oci: create of a container                ──▶  its mounts of the volumes
 //   berth-oci: delete of the sandbox's container,
 //   or its bundle, or the pod of an empty one, is
@@ -25,13 +27,15 @@
 #include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "base/workers/keyed_workers.h"
+#include "crust/containers/container_mounts.h"
 #include "crust/paths.h"
+#include "crust/pods/pod_volumes.h"
 #include "crust/requests.h"
 #include "crust/sandbox.h"
 #include "crust/sandbox_records.h"
 #include "crust/sandbox_table.h"
 #include "crust/volume_steps.h"
-#include "platform/mounts/mount_paths.h"
+#include "platform/mounts/mounter.h"
 #include "rpc/cri_ids.h"
 
 namespace berth::crust {
@@ -50,27 +54,13 @@ struct HandlerOptions {
   std::chrono::milliseconds container_patience{std::chrono::seconds(90)};
 };
 
-// A container that is about to be created.
-struct CreateRequest {
-  std::string sandbox_id;
-  api::PodUid pod_uid;
-  std::string config;  // the text of config.json in its bundle
-  size_t from = 0;     // index of the first deferred mount for which the reply has a graft
-  size_t most = 0;     // the largest number of grafts in the reply
-};
-struct CreateReply {
-  size_t count = 0;           // how many mounts of deferred volumes the container has
-  std::vector<Graft> grafts;  // of the mounts from number `from` on, `most` of them at most
-  // The config with sources in the graft folder; "" if `from` is not 0 or `count` is 0.
-  std::string config;
-};
-
 class Handler {
  public:
-  // Loads the records of this boot and opens their sandboxes. Borrows `kind`, which must outlive
-  // the handler. Errors: a folder or record cannot be read or written. A sandbox that cannot be
-  // opened is no error; the next call for it tries again.
-  static base::StatusOr<std::unique_ptr<Handler>> Start(HandlerOptions options, SandboxKind& kind);
+  // Loads the records of this boot and opens their sandboxes. Borrows `kind` and `mounter`, the
+  // mounts of the host, which must outlive the handler. Errors: a folder or record cannot be read
+  // or written. A sandbox that cannot be opened is no error; the next call for it tries again.
+  static base::StatusOr<std::unique_ptr<Handler>> Start(HandlerOptions options, SandboxKind& kind,
+                                                        platform::Mounter& mounter);
   // Leaves every volume as it is.
   ~Handler();
   // Stops the walks that change the group of files (fsGroup), those that run and those that begin
@@ -93,14 +83,15 @@ class Handler {
 
   // The calls of berth-oci follow.
   //
-  // Records the sandbox before its container is created from the folder `bundle`. OK if it is
-  // recorded with the same arguments. INVALID_ARGUMENT: an id or the bundle is wrong.
-  // FAILED_PRECONDITION: another sandbox has the id. RESOURCE_EXHAUSTED: there are too many.
+  // Records the sandbox before its container is created from the folder `bundle`, and publishes the
+  // volumes of its pod in it. If it is recorded with the same arguments, only what is missing is
+  // done. INVALID_ARGUMENT: an id or the bundle is wrong. FAILED_PRECONDITION: another sandbox has
+  // the id. RESOURCE_EXHAUSTED: there are too many. Other errors: a volume cannot be published. If
+  // the call fails, a new sandbox is cleared.
   base::Status BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
                             const std::string& bundle);
   // Finds the container's mounts of deferred volumes and makes a graft of each. NOT_FOUND,
-  // ABORTED: see SandboxTable::HoldSandbox. FAILED_PRECONDITION: the sandbox has ended or is
-  // another pod's, or a volume is not published yet.
+  // ABORTED: see SandboxTable::HoldSandbox. Other errors: see ContainerMounts::MakeGrafts.
   base::StatusOr<CreateReply> CreateContainer(const CreateRequest& request);
   // Unpublishes the sandbox's volumes and forgets the sandbox, because its container is deleted. OK
   // if the handler does not know the sandbox. If a step fails, the handler repeats it later.
@@ -110,7 +101,8 @@ class Handler {
   using Entry = SandboxTable::Entry;
   using Hold = SandboxTable::Hold;
 
-  Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records);
+  Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records,
+          std::unique_ptr<PodVolumes> pods);
   base::Status LoadRecords();
 
   // Holds and opens the sandbox. NOT_FOUND, ABORTED: see SandboxTable::HoldSandbox.
@@ -120,26 +112,46 @@ class Handler {
       const std::string& sandbox_id,
       const SandboxTable::HoldOptions& options = SandboxTable::HoldOptions());
 
-  // The target paths of the pod's deferred volumes, from the plan that the node agent wrote.
-  base::StatusOr<std::vector<platform::TargetPath>> ReadPlannedTargets(
-      const api::PodUid& pod) const;
+  // Publishes the volumes of the entry's pod in its sandbox.
+  base::Status PublishPodVolumes(Entry& entry);
+  // Whether a sandbox of the pod has a volume at the target, or may have it.
+  base::StatusOr<bool> IsInSandbox(const api::PodUid& pod, const platform::TargetPath& target);
+  // Takes the volume at the target out of each sandbox of the pod.
+  base::Status TakeOutOfSandboxes(const api::PodUid& pod, const platform::TargetPath& target);
+  base::Status PublishForPod(const api::PodUid& pod,
+                             const wire::RuntimePublishVolumeRequest& request);
+  base::Status UnpublishForPod(const api::PodUid& pod,
+                               const wire::RuntimeUnpublishVolumeRequest& request);
+
+  // A volume in a sandbox that the call holds.
+  struct HeldVolume {
+    Hold hold;
+    VolumeRecord volume;
+  };
+  // Finds the volume in the sandbox, or in a sandbox of the pod if the request names one.
+  // NOT_FOUND: it is not there. UNAVAILABLE: the pod has no sandbox with the volume now. Other
+  // errors: see HoldSandbox and NamesPod.
+  template <typename Request>
+  base::StatusOr<HeldVolume> HoldVolume(const Request& request);
+  base::StatusOr<HeldVolume> HoldVolumeOfPod(const api::PodUid& pod,
+                                             const std::string& host_volume_id);
+
   base::Status CheckPublish(const SandboxRecord& record,
                             const wire::RuntimePublishVolumeRequest& request) const;
   // Unpublishes all volumes, and forgets the sandbox when none is left.
   base::Status ClearSandbox(Entry& entry);
-  // Mounts the volume again if the sandbox has lost its mount.
-  base::StatusOr<Graft> MakeGraft(Entry& entry, VolumeRecord& volume, const std::string& sub_path);
 
   // The work of watch_ on a sandbox.
   base::KeyedWorkers::Outcome ClearSandboxIfEnded(const std::string& sandbox_id);
 
   const HandlerOptions options_;
-  const std::string resolved_kubelet_folder_;
   SandboxKind& kind_;
   SandboxTable sandboxes_;
   const SandboxRecords records_;
+  const std::unique_ptr<PodVolumes> pods_;
   std::atomic<bool> stopping_ = false;
   VolumeSteps steps_;
+  ContainerMounts mounts_;
   std::set<std::string> unreadable_;  // sandboxes of this boot with a record that cannot be read
   base::KeyedWorkers watch_;          // last: it is stopped first
 };

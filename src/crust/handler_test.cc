@@ -55,7 +55,7 @@ class HandlerTest : public testing::Test {
                                    .check_interval = std::chrono::milliseconds(1),
                                    .patience = patience_,
                                    .container_patience = std::chrono::seconds(60)},
-                                  kind_);
+                                  kind_, *mounter_);
     ASSERT_OK(handler);
     handler_ = *std::move(handler);
   }
@@ -93,6 +93,7 @@ class HandlerTest : public testing::Test {
   std::promise<void> begun_;
   std::promise<void> let_in_;
   const std::future<void> let_in_seen_ = let_in_.get_future();
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   FakeSandboxes kind_;
   std::unique_ptr<Handler> handler_;
 };

@@ -82,6 +82,15 @@ std::string_view MountPlan::name() const {
   return place == nullptr ? std::string_view() : place->name;
 }
 
+void MountPlan::SetName(std::string name) {
+  for (Step& step : steps) {
+    if (auto* place = std::get_if<PlaceInSandbox>(&step)) {
+      place->name = std::move(name);
+      return;
+    }
+  }
+}
+
 bool MountPlan::read_only() const {
   const auto* mount = Find<MountFileSystem>();
   bool read_only = false;

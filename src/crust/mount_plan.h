@@ -82,6 +82,8 @@ struct MountPlan {
   std::string_view fs_type() const;
   // The volume's name in the sandbox; "": the plan places nothing.
   std::string_view name() const;
+  // Gives the volume another name. Does nothing if the plan places nothing.
+  void SetName(std::string name);
   // Whether the last of the options "ro" and "rw" is "ro".
   bool read_only() const;
   bool operator==(const MountPlan&) const = default;

@@ -61,7 +61,7 @@ class OutcomeTest : public testing::Test {
                         .offer = {.capabilities = {wire::RuntimeCapability::RPC::VOLUME_STATS},
                                   .file_systems = {"ext4"}},
                         .free_within = std::chrono::milliseconds(1)},
-                       kind_);
+                       kind_, *mounter_);
     ASSERT_OK(handler);
     handler_ = *std::move(handler);
   }
@@ -109,6 +109,7 @@ class OutcomeTest : public testing::Test {
   bool shared_ = false;  // as the last publish had it
   bool absent_ = false;
   bool alone_ = false;
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   FakeSandboxes kind_;
   std::unique_ptr<Handler> handler_;
 };

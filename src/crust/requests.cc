@@ -118,8 +118,19 @@ Status CheckTarget(const platform::TargetPath& target, std::string_view kubelet_
   return base::OkStatus();
 }
 
-StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, const Offer& offer,
-                             std::string name) {
+StatusOr<bool> NamesPod(std::string_view sandbox_id, const api::PodUid& pod, const Offer& offer) {
+  if (pod.empty()) return false;
+  if (!offer.Has(Capability::POD_VOLUMES)) {
+    return Error(StatusCode::kUnimplemented, "this handler does not offer volumes of pods");
+  }
+  if (!sandbox_id.empty()) {
+    return Error(StatusCode::kInvalidArgument, "the request names both a sandbox and a pod");
+  }
+  RETURN_IF_ERROR(CheckPodUid(pod));
+  return true;
+}
+
+StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, const Offer& offer) {
   RETURN_IF_ERROR(CheckOptions(request));
   const std::string& type = request.file_system();
   const bool share = std::ranges::find(offer.shares, type) != offer.shares.end();
@@ -138,7 +149,11 @@ StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, c
     ASSIGN_OR_RETURN(plan.device, FindDevice(request.host_volume_id()));
     plan.checks.emplace_back(IsDevice{plan.device.number});
   }
-  plan.checks.emplace_back(IsNotMountedAt{request.host_target_path()});
+  // A volume of a pod has a placeholder at its target path (pods/placeholder.h), which is checked
+  // when it is made.
+  if (request.pod_uid().empty()) {
+    plan.checks.emplace_back(IsNotMountedAt{request.host_target_path()});
+  }
   MountFileSystem mount{
       .type = type, .options = {request.mount_options().begin(), request.mount_options().end()}};
   if (const auto utility = offer.utilities.find(type); utility != offer.utilities.end()) {
@@ -148,7 +163,7 @@ StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, c
   plan.steps.emplace_back(std::move(mount));
   ASSIGN_OR_RETURN(std::vector<Step> group, MakeGroupStep(request, offer));
   std::ranges::move(group, std::back_inserter(plan.steps));
-  plan.steps.emplace_back(PlaceInSandbox{std::move(name)});
+  plan.steps.emplace_back(PlaceInSandbox{"v0"});
   return plan;
 }
 

@@ -43,11 +43,17 @@ base::Status CheckPodUid(const api::PodUid& pod);
 base::Status CheckTarget(const platform::TargetPath& target, std::string_view kubelet_folder,
                          const api::PodUid& pod);
 
-// Checks a publish against the offer and makes its plan. `name` is the volume's name in the
-// sandbox. INVALID_ARGUMENT: a field of the request is wrong. FAILED_PRECONDITION: the request
-// needs something that is not offered. NOT_FOUND: the device does not exist.
+// Whether a request names a pod in place of a sandbox. INVALID_ARGUMENT: it names both, or the UID
+// is wrong. UNIMPLEMENTED: it names a pod, but this is not offered.
+base::StatusOr<bool> NamesPod(std::string_view sandbox_id, const api::PodUid& pod,
+                              const Offer& offer);
+
+// Checks a publish against the offer and makes its plan. The volume has any name in it, because
+// only a sandbox's record shows which names are free (VolumeSteps). INVALID_ARGUMENT: a field of
+// the request is wrong. FAILED_PRECONDITION: the request needs something that is not offered.
+// NOT_FOUND: the device does not exist.
 base::StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request,
-                                   const Offer& offer, std::string name);
+                                   const Offer& offer);
 
 // Whether `other` is the plan of the same publish as `plan`. The volume's name, the device's path
 // and the mount utility are not compared.

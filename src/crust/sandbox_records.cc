@@ -54,21 +54,37 @@ const VolumeRecord* SandboxRecord::FindVolume(std::string_view host_volume_id) c
   return it == volumes.end() ? nullptr : &*it;
 }
 
-std::string Encode(const SandboxRecord& record) {
-  Json volumes = Json::array();
-  for (const VolumeRecord& volume : record.volumes) {
-    volumes.push_back({{"hostVolumeId", volume.host_volume_id},
-                       {"target", volume.target.text()},
-                       {"state", StateName(volume.state)},
-                       {"plan", Encode(volume.plan)}});
+Json EncodeVolumes(const std::vector<VolumeRecord>& volumes) {
+  Json list = Json::array();
+  for (const VolumeRecord& volume : volumes) {
+    list.push_back({{"hostVolumeId", volume.host_volume_id},
+                    {"target", volume.target.text()},
+                    {"state", StateName(volume.state)},
+                    {"plan", Encode(volume.plan)}});
   }
+  return list;
+}
+
+StatusOr<std::vector<VolumeRecord>> DecodeVolumes(const Json& list) {
+  std::vector<VolumeRecord> volumes;
+  for (const Json& member : list) {
+    VolumeRecord volume{.host_volume_id = json::String(member, {"hostVolumeId"}),
+                        .target = platform::TargetPath(json::String(member, {"target"}))};
+    ASSIGN_OR_RETURN(volume.state, StateFrom(json::String(member, {"state"})));
+    ASSIGN_OR_RETURN(volume.plan, DecodeMountPlan(json::Map(member, {"plan"})));
+    volumes.push_back(std::move(volume));
+  }
+  return volumes;
+}
+
+std::string Encode(const SandboxRecord& record) {
   const Json value = {{"version", kVersion},
                       {"sandboxId", record.sandbox_id},
                       {"podUid", record.pod_uid.text()},
                       {"bundle", record.bundle},
                       {"bootId", record.boot_id},
                       {"ending", record.ending},
-                      {"volumes", std::move(volumes)}};
+                      {"volumes", EncodeVolumes(record.volumes)}};
   return json::Dump(value) + "\n";
 }
 
@@ -80,13 +96,7 @@ StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
                        .bundle = json::String(value, {"bundle"}),
                        .boot_id = json::String(value, {"bootId"}),
                        .ending = json::Bool(value, {"ending"})};
-  for (const Json& member : json::Array(value, {"volumes"})) {
-    VolumeRecord volume{.host_volume_id = json::String(member, {"hostVolumeId"}),
-                        .target = platform::TargetPath(json::String(member, {"target"}))};
-    ASSIGN_OR_RETURN(volume.state, StateFrom(json::String(member, {"state"})));
-    ASSIGN_OR_RETURN(volume.plan, DecodeMountPlan(json::Map(member, {"plan"})));
-    record.volumes.push_back(std::move(volume));
-  }
+  ASSIGN_OR_RETURN(record.volumes, DecodeVolumes(json::Array(value, {"volumes"})));
   if (!CheckSandboxId(record.sandbox_id).ok() || !CheckPodUid(record.pod_uid).ok() ||
       record.bundle.empty() || record.boot_id.empty()) {
     return Error(StatusCode::kDataLoss, "a member of the record is missing or unknown");

@@ -45,6 +45,11 @@ struct SandboxRecord {
   const VolumeRecord* FindVolume(std::string_view host_volume_id) const;
 };
 
+// The list of volumes in a record, also in that of a pod (pods/pod_records.h).
+base::Json EncodeVolumes(const std::vector<VolumeRecord>& volumes);
+// DATA_LOSS: it is no such list.
+base::StatusOr<std::vector<VolumeRecord>> DecodeVolumes(const base::Json& list);
+
 std::string Encode(const SandboxRecord& record);
 // Reads what Encode returned. DATA_LOSS: the text is not such a record.
 base::StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text);

@@ -1,19 +1,36 @@
 #include "crust/volume_steps.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "crust/device.h"
 #include "crust/leftovers.h"
+#include "crust/requests.h"
 
 namespace berth::crust {
 namespace {
 
+using base::Error;
 using base::OkStatus;
 using base::Quote;
 using base::Status;
 using base::StatusCode;
+
+constexpr size_t kMaxVolumes = 256;
+
+// Returns the lowest name of the form v0, v1, ... that no volume of the sandbox has.
+std::string FindFreeName(const SandboxRecord& record) {
+  for (size_t i = 0;; ++i) {
+    std::string name = fmt::format("v{}", i);
+    if (std::ranges::none_of(record.volumes, [&](const VolumeRecord& volume) {
+          return volume.plan.name() == name;
+        })) {
+      return name;
+    }
+  }
+}
 
 // Whether a publish that failed with this status certainly mounted nothing. That is not certain
 // after a time-out, or if the child process died.
@@ -35,28 +52,52 @@ Status VolumeSteps::SetState(Entry& entry, VolumeRecord& volume, VolumeState sta
   return ChangeRecord(entry.record, [&] { volume.state = state; });
 }
 
-Status VolumeSteps::RecordOtherPath(Entry& entry, VolumeRecord& volume,
-                                    const std::string& host_volume_id, MountPlan plan) {
-  if (volume.host_volume_id == host_volume_id) return OkStatus();
+Status VolumeSteps::RecordOtherPath(Entry& entry, VolumeRecord& volume, VolumeRecord other) {
+  if (volume.host_volume_id == other.host_volume_id) return OkStatus();
   return ChangeRecord(entry.record, [&] {
-    volume.host_volume_id = host_volume_id;
-    volume.plan = std::move(plan);
+    volume.host_volume_id = std::move(other.host_volume_id);
+    volume.plan = std::move(other.plan);
   });
 }
 
-Status VolumeSteps::PublishNew(Entry& entry, VolumeRecord volume) {
-  std::vector<VolumeRecord>& volumes = entry.record.volumes;
-  RETURN_IF_ERROR(ChangeRecord(entry.record, [&] { volumes.push_back(std::move(volume)); }));
-  sandboxes_.RecordUse(entry.record.sandbox_id, volumes.back());
-  return PublishVolume(entry, volumes.back(), /*absent=*/true);
+Status VolumeSteps::PublishVolume(Entry& entry, VolumeRecord volume) {
+  SandboxRecord& record = entry.record;
+  VolumeRecord* known = record.FindTarget(volume.target);
+  volume.plan.SetName(known != nullptr ? std::string(known->plan.name()) : FindFreeName(record));
+  volume.state = VolumeState::kPublishing;
+  if (known != nullptr) {
+    if (known->state == VolumeState::kUnpublishing) {
+      return Error(StatusCode::kFailedPrecondition, "the volume at {} is being unpublished",
+                   volume.target);
+    }
+    if (IsSame(known->plan, volume.plan)) {
+      RETURN_IF_ERROR(RecordOtherPath(entry, *known, std::move(volume)));
+      return PublishAgain(entry, *known);
+    }
+    if (known->state == VolumeState::kPublished) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "another volume is published at {}, or the same one in another way",
+                   volume.target);
+    }
+    // An earlier publish failed and this one has other arguments. The earlier one may have mounted
+    // the volume, so it is unpublished first.
+    RETURN_IF_ERROR(UnpublishVolume(entry, volume.target));
+  }
+  if (record.volumes.size() >= kMaxVolumes) {
+    return Error(StatusCode::kResourceExhausted, "the sandbox has {} volumes already",
+                 record.volumes.size());
+  }
+  RETURN_IF_ERROR(ChangeRecord(record, [&] { record.volumes.push_back(std::move(volume)); }));
+  sandboxes_.RecordUse(record.sandbox_id, record.volumes.back());
+  return MountVolume(entry, record.volumes.back(), /*absent=*/true);
 }
 
 Status VolumeSteps::PublishAgain(Entry& entry, VolumeRecord& volume) {
-  return PublishVolume(entry, volume, /*absent=*/false);
+  return MountVolume(entry, volume, /*absent=*/false);
 }
 
 // `absent`: the volume certainly is not mounted yet.
-Status VolumeSteps::PublishVolume(Entry& entry, VolumeRecord& volume, bool absent) {
+Status VolumeSteps::MountVolume(Entry& entry, VolumeRecord& volume, bool absent) {
   const std::string& sandbox_id = entry.record.sandbox_id;
   if (volume.state == VolumeState::kFailed) {
     absent = true;

@@ -1,6 +1,6 @@
-// The steps of one volume in one sandbox: publish, publish again, record another path of its
-// device, and unpublish. sandbox_records.h draws the states. Each step writes the sandbox's record
-// before it acts. If the write fails, the record stays as it was.
+// The steps of one volume in one sandbox: publish, publish again, and unpublish. sandbox_records.h
+// draws the states. Each step writes the sandbox's record before it acts. If the write fails, the
+// record stays as it was.
 //
 // The caller holds the sandbox's entry, which is open. Thread-safe for different entries. A failure
 // of a publish that is DEADLINE_EXCEEDED or INTERNAL has an unknown outcome: the volume stays
@@ -29,15 +29,15 @@ class VolumeSteps {
               std::chrono::milliseconds free_within, const std::atomic<bool>& stopping)
       : sandboxes_(sandboxes), records_(records), free_within_(free_within), stopping_(stopping) {}
 
-  // `volume` is "publishing", and no volume of the record has its target.
-  base::Status PublishNew(Entry& entry, VolumeRecord volume);
+  // Publishes `volume`, which gets a name that is free in the sandbox. OK if it is published
+  // already. If it was recorded with another path of its device (/dev/sdb instead of
+  // /dev/disk/by-id/x), the new path is recorded, because the node agent will name the volume by
+  // it. FAILED_PRECONDITION: a volume with another plan is published at its target, or the volume
+  // is being unpublished. RESOURCE_EXHAUSTED: the sandbox has too many volumes.
+  base::Status PublishVolume(Entry& entry, VolumeRecord volume);
   // `volume` is in the entry's record, in any state but "unpublishing". If it is mounted already,
   // it stays as it is.
   base::Status PublishAgain(Entry& entry, VolumeRecord& volume);
-  // Records another path of the volume's device (/dev/sdb instead of /dev/disk/by-id/x), because
-  // the node agent will name the volume by this path. Does nothing if the path is the recorded one.
-  base::Status RecordOtherPath(Entry& entry, VolumeRecord& volume,
-                               const std::string& host_volume_id, MountPlan plan);
   // Unmounts the volume at `target`, waits until its device is free, and removes it
   // from the record. OK if no volume is recorded there. It does not wait for a device that another
   // sandbox or target uses. FAILED_PRECONDITION: the device stays in use.
@@ -48,7 +48,9 @@ class VolumeSteps {
   // stay as before.
   base::Status ChangeRecord(SandboxRecord& record, const std::function<void()>& change);
   base::Status SetState(Entry& entry, VolumeRecord& volume, VolumeState state);
-  base::Status PublishVolume(Entry& entry, VolumeRecord& volume, bool absent);
+  // Records another path of the volume's device. Does nothing if the path is the recorded one.
+  base::Status RecordOtherPath(Entry& entry, VolumeRecord& volume, VolumeRecord other);
+  base::Status MountVolume(Entry& entry, VolumeRecord& volume, bool absent);
   // Waits until the unmounted volume's device is free, and removes the volume from the record.
   base::Status ForgetVolume(Entry& entry, VolumeRecord& volume);
   base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume);

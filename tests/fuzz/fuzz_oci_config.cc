@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "cmd/berth-oci/annotations.h"
-#include "crust/bundle_config.h"
+#include "crust/containers/bundle_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace berth;  // NOLINT(google-build-using-namespace)

@@ -1,4 +1,4 @@
-#include "crust/bundle_config.h"
+#include "crust/containers/bundle_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,90 @@
+#include "crust/containers/container_mounts.h"
+
+#include <algorithm>
+
+#include "base/fault.h"
+#include "base/ipc/crust_call.h"
+#include "base/log.h"
+#include "crust/plain_path.h"
+#include "crust/pods/plan_file.h"
+
+namespace berth::crust {
+
+namespace ipc = base::ipc;
+using base::Error;
+using base::Quote;
+using base::StatusCode;
+using base::StatusOr;
+
+StatusOr<std::vector<KnownTarget>> ContainerMounts::ListTargets(const SandboxRecord& record) const {
+  // The targets come from the plan first, because it also names volumes that are not published yet.
+  // A container must not get the host's plain folder in their place.
+  ASSIGN_OR_RETURN(std::vector<platform::TargetPath> targets,
+                   ReadPlan(options_.run_folder, record.pod_uid));
+  for (const VolumeRecord& volume : record.volumes) {
+    if (std::ranges::find(targets, volume.target) == targets.end()) {
+      targets.push_back(volume.target);
+    }
+  }
+  std::vector<KnownTarget> known;
+  for (const platform::TargetPath& target : targets) {
+    std::string_view rest;
+    const bool below = IsBelow(target.text(), options_.kubelet_folder, rest);
+    known.push_back({.path = target.text(),
+                     .resolved = below ? options_.resolved_kubelet_folder + "/" + std::string(rest)
+                                       : target.text()});
+  }
+  return known;
+}
+
+StatusOr<CreateReply> ContainerMounts::MakeGrafts(SandboxTable::Entry& entry,
+                                                  const CreateRequest& request) {
+  SandboxRecord& record = entry.record;
+  if (record.pod_uid != request.pod_uid || record.ending) {
+    return Error(StatusCode::kFailedPrecondition, "sandbox {} {}", Quote(record.sandbox_id),
+                 record.ending ? "has ended" : "belongs to another pod");
+  }
+  ASSIGN_OR_RETURN(const std::vector<KnownTarget> targets, ListTargets(record));
+  ASSIGN_OR_RETURN(base::Json config, ReadConfig(request.config));
+  ASSIGN_OR_RETURN(
+      const std::vector<DeferredMount> mounts,
+      FindDeferredMounts(config, targets, ipc::crust::GraftFolder(options_.run_folder)));
+  CreateReply reply{.count = mounts.size()};
+  for (size_t i = 0; i < mounts.size(); ++i) {
+    const platform::TargetPath target(targets[mounts[i].target].path);
+    VolumeRecord* volume = record.FindTarget(target);
+    if (volume == nullptr || volume->state != VolumeState::kPublished) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "the deferred volume at {} is not in sandbox {} yet", target,
+                   Quote(record.sandbox_id));
+    }
+    SetSource(config, mounts[i].mount, ipc::crust::GraftPoint(options_.run_folder, i));
+    if (i < request.from || i - request.from >= request.most) continue;
+    StatusOr<Graft> graft = MakeGraft(entry, *volume, mounts[i].sub_path);
+    RETURN_IF_ERROR_WITH(graft, fmt::format("give a container the volume at {}", target));
+    reply.grafts.push_back(*std::move(graft));
+  }
+  if (!mounts.empty() && request.from == 0) reply.config = base::json::Dump(config);
+  return reply;
+}
+
+StatusOr<Graft> ContainerMounts::MakeGraft(SandboxTable::Entry& entry, VolumeRecord& volume,
+                                           const std::string& sub_path) {
+  if (sub_path.size() > 4095) {
+    return Error(StatusCode::kInvalidArgument, "the subPath has {} bytes", sub_path.size());
+  }
+  if (!sub_path.empty() && !options_.sub_paths) {
+    return Error(StatusCode::kFailedPrecondition, "this handler does not offer subPath");
+  }
+  RETURN_IF_ERROR(base::FaultPoint<"crust.graft">());
+  StatusOr<Graft> graft = entry.sandbox->MakeGraft(volume.plan, sub_path);
+  if (graft.status().code() != StatusCode::kFailedPrecondition) return graft;
+  // The sandbox lost the mount, because its namespace was removed. So the volume is mounted
+  // again from its plan.
+  LOG_WARNING("mount {} again in sandbox {}: {}", Quote(volume.host_volume_id),
+              Quote(entry.record.sandbox_id), base::Message(graft.status()));
+  RETURN_IF_ERROR(steps_.PublishAgain(entry, volume));
+  return entry.sandbox->MakeGraft(volume.plan, sub_path);
+}
+
+}  // namespace berth::crust

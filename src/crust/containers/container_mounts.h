@@ -1,0 +1,61 @@
+// The mounts of a container that is about to be created: finds those of deferred volumes in its
+// config.json, and makes a graft of each.
+//
+// The caller holds the sandbox's entry, which is open. Thread-safe for different entries.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/kinds/object_ids.h"
+#include "base/status.h"
+#include "crust/containers/bundle_config.h"
+#include "crust/sandbox.h"
+#include "crust/sandbox_table.h"
+#include "crust/volume_steps.h"
+
+namespace berth::crust {
+
+// A container that is about to be created.
+struct CreateRequest {
+  std::string sandbox_id;
+  api::PodUid pod_uid;
+  std::string config;  // the text of config.json in its bundle
+  size_t from = 0;     // index of the first deferred mount for which the reply has a graft
+  size_t most = 0;     // the largest number of grafts in the reply
+};
+struct CreateReply {
+  size_t count = 0;           // how many mounts of deferred volumes the container has
+  std::vector<Graft> grafts;  // of the mounts from number `from` on, `most` of them at most
+  // The config with sources in the graft folder; "" if `from` is not 0 or `count` is 0.
+  std::string config;
+};
+
+class ContainerMounts {
+ public:
+  struct Options {
+    std::string run_folder;
+    std::string kubelet_folder;
+    std::string resolved_kubelet_folder;  // the same without symlinks
+    bool sub_paths = false;               // whether containers may have a path of a volume
+  };
+  // `steps` is borrowed and must outlive this.
+  ContainerMounts(Options options, VolumeSteps& steps)
+      : options_(std::move(options)), steps_(steps) {}
+
+  // FAILED_PRECONDITION: the sandbox has ended or is another pod's, or a volume is not published
+  // in it.
+  base::StatusOr<CreateReply> MakeGrafts(SandboxTable::Entry& entry, const CreateRequest& request);
+
+ private:
+  // The targets as they may stand in a config.json, from the pod's plan and the sandbox's record.
+  base::StatusOr<std::vector<KnownTarget>> ListTargets(const SandboxRecord& record) const;
+  // Mounts the volume again if the sandbox has lost its mount.
+  base::StatusOr<Graft> MakeGraft(SandboxTable::Entry& entry, VolumeRecord& volume,
+                                  const std::string& sub_path);
+
+  const Options options_;
+  VolumeSteps& steps_;
+};
+
+}  // namespace berth::crust
