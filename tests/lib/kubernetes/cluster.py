@@ -14,6 +14,7 @@ KINDS = {
     "Namespace": (CORE, "namespaces", False), "Node": (CORE, "nodes", False), "Event": (CORE, "events", True),
     "Pod": (CORE, "pods", True), "Secret": (CORE, "secrets", True), "ServiceAccount": (CORE, "serviceaccounts", True),
     "PersistentVolume": (CORE, "persistentvolumes", False), "PersistentVolumeClaim": (CORE, "persistentvolumeclaims", True),
+    "RuntimeClass": ("/apis/node.k8s.io/v1", "runtimeclasses", False),
     "StorageClass": (STORAGE, "storageclasses", False), "CSINode": (STORAGE, "csinodes", False),
     "CSIDriver": (STORAGE, "csidrivers", False), "VolumeAttachment": (STORAGE, "volumeattachments", False),
     "VolumeAttributesClass": (STORAGE, "volumeattributesclasses", False),

@@ -26,6 +26,7 @@ SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/p
 class Node(ApiNode):
     def __init__(self, cluster, name=NODE, containerd=None):
         """`containerd`: the program of its runtime, if not the machine's."""
+        self.runtime_handlers = ()  # further ones, as tools/own_containerd takes them
         folder = pathlib.Path(tempfile.mkdtemp(prefix="bn-", dir="/var/tmp"))
         super().__init__(cluster, name, folder, folder / "kubelet", BINARY)
         self.containerd = containerd
@@ -36,7 +37,7 @@ class Node(ApiNode):
 
     def start(self):
         self._settings = {name: path.read_text() for name in SETTINGS if (path := pathlib.Path("/proc/sys") / name).exists()}
-        self.runtime = standalone.own_containerd("start", self.folder / "c", containerd=self.containerd)
+        self.runtime = standalone.own_containerd("start", self.folder / "c", *self.runtime_handlers, containerd=self.containerd)
         self.kubelet_folder.mkdir()
         # So that mounts which a driver's pod makes below it reach the node, as on a node whose root is shared.
         subprocess.run(["mount", "--bind", self.kubelet_folder, self.kubelet_folder], check=True)
@@ -54,12 +55,15 @@ class Node(ApiNode):
 
     # -- Berth's driver, beside the kubelet
 
-    def start_shipped_driver(self):
+    def start_shipped_driver(self, roles="provisioner"):
         """Starts the driver, its roles and its registrar, with the objects, the rights and the flags of deploy/csi/local."""
         config = self.make_driver_account(self.folder / "account")
         self.endpoint.parent.mkdir(parents=True)
         self.start_driver()
-        self.run("roles", *self.roles_command("provisioner", config), env=self.roles_environment())
+        self.run("roles", *self.roles_command(roles, config), env=self.roles_environment())
+        self.announce_driver(config)
+
+    def announce_driver(self, _kubeconfig):
         self.start_registrar("registrar", DRIVER, self.endpoint)
 
     def start_driver(self):
