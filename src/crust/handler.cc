@@ -42,14 +42,14 @@ StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, Sandbo
   ASSIGN_OR_RETURN(std::unique_ptr<PodVolumes> pods,
                    PodVolumes::Open(options.paths, mounter, options.patience));
   std::unique_ptr<Handler> handler(
-      new Handler(std::move(options), kind, std::move(records), std::move(pods)));
+      new Handler(std::move(options), kind, mounter, std::move(records), std::move(pods)));
   RETURN_IF_ERROR(handler->LoadRecords());
   handler->watch_.Start();
   return handler;
 }
 
-Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records,
-                 std::unique_ptr<PodVolumes> pods)
+Handler::Handler(HandlerOptions options, SandboxKind& kind, platform::Mounter& mounter,
+                 SandboxRecords records, std::unique_ptr<PodVolumes> pods)
     : options_(std::move(options)),
       kind_(kind),
       sandboxes_(options_.patience),
@@ -60,7 +60,7 @@ Handler::Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords recor
                .kubelet_folder = options_.kubelet_folder,
                .resolved_kubelet_folder = ResolveFolder(options_.kubelet_folder),
                .sub_paths = options_.offer.Has(wire::RuntimeCapability::RPC::SUBPATH)},
-              steps_),
+              steps_, *pods_, mounter),
       watch_({.name = "crust-watch",
               .workers = 2,
               .retry_start = std::chrono::seconds(1),
@@ -104,6 +104,9 @@ Status Handler::LoadRecords() {
       unlink((options_.paths.MarkFolder() + "/" + mark).c_str());
     }
   }
+  pods_->ForgetGonePods(options_.kubelet_folder, [this](const api::PodUid& pod) {
+    return !sandboxes_.FindSandboxes(pod).empty();
+  });
   return OkStatus();
 }
 
@@ -286,7 +289,7 @@ Status Handler::PublishPodVolumes(Entry& entry) {
 }
 
 StatusOr<bool> Handler::IsInSandbox(const api::PodUid& pod, const platform::TargetPath& target) {
-  for (const std::string& id : sandboxes_.FindSandboxes(std::bind_front(std::equal_to<>(), pod))) {
+  for (const std::string& id : sandboxes_.FindSandboxes(pod)) {
     const StatusOr<Hold> hold = HoldSandbox(id);
     if (hold.status().code() == StatusCode::kNotFound) continue;
     RETURN_IF_ERROR(hold);
@@ -298,7 +301,7 @@ StatusOr<bool> Handler::IsInSandbox(const api::PodUid& pod, const platform::Targ
 Status Handler::TakeOutOfSandboxes(const api::PodUid& pod, const platform::TargetPath& target) {
   // A sandbox that keeps the volume does not block the others.
   Status first = OkStatus();
-  for (const std::string& id : sandboxes_.FindSandboxes(std::bind_front(std::equal_to<>(), pod))) {
+  for (const std::string& id : sandboxes_.FindSandboxes(pod)) {
     const StatusOr<Hold> hold = HoldSandbox(id, {.interrupt = true});
     if (hold.status().code() == StatusCode::kNotFound) continue;
     const Status gone = hold.ok() ? steps_.UnpublishVolume(**hold, target) : hold.status();
@@ -386,7 +389,7 @@ StatusOr<Handler::HeldVolume> Handler::HoldVolumeOfPod(const api::PodUid& pod,
                                                        const std::string& host_volume_id) {
   ASSIGN_OR_RETURN(const platform::TargetPath target, pods_->FindVolume(pod, host_volume_id));
   Status why = Error(StatusCode::kUnavailable, "pod {} has no sandbox now", pod);
-  for (const std::string& id : sandboxes_.FindSandboxes(std::bind_front(std::equal_to<>(), pod))) {
+  for (const std::string& id : sandboxes_.FindSandboxes(pod)) {
     StatusOr<Hold> hold = HoldSandbox(id);
     if (!hold.ok()) {
       if (hold.status().code() != StatusCode::kNotFound) why = hold.status();

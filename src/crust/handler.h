@@ -101,8 +101,8 @@ class Handler {
   using Entry = SandboxTable::Entry;
   using Hold = SandboxTable::Hold;
 
-  Handler(HandlerOptions options, SandboxKind& kind, SandboxRecords records,
-          std::unique_ptr<PodVolumes> pods);
+  Handler(HandlerOptions options, SandboxKind& kind, platform::Mounter& mounter,
+          SandboxRecords records, std::unique_ptr<PodVolumes> pods);
   base::Status LoadRecords();
 
   // Holds and opens the sandbox. NOT_FOUND, ABORTED: see SandboxTable::HoldSandbox.

@@ -41,6 +41,18 @@ TEST(RequestsTest, ATargetIsAVolumeOfTheSandboxesPod) {
   }
 }
 
+TEST(RequestsTest, ARequestNamesAPodOrASandbox) {
+  const Offer none;
+  const Offer pods{.capabilities = {wire::RuntimeCapability::RPC::POD_VOLUMES}};
+  EXPECT_FALSE(*NamesPod("s1", api::PodUid(), none));
+  EXPECT_TRUE(*NamesPod("", api::PodUid("uid-1"), pods));
+  EXPECT_EQ(NamesPod("", api::PodUid("uid-1"), none).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(NamesPod("s1", api::PodUid("uid-1"), pods).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(NamesPod("", api::PodUid("../uid"), pods).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
 TEST(RequestsTest, ASubPathIsWhatComesBehindTheTarget) {
   std::string_view sub;
   EXPECT_TRUE(IsBelow("/t/v", "/t/v", sub));

@@ -93,6 +93,10 @@ std::vector<std::string> SandboxTable::FindSandboxes(
   return ids;
 }
 
+std::vector<std::string> SandboxTable::FindSandboxes(const api::PodUid& pod) {
+  return FindSandboxes([&](const api::PodUid& other) { return other == pod; });
+}
+
 void SandboxTable::SetProgress(Entry& entry, std::string progress) {
   base::MutexLock lock(mutex_);
   entry.progress = std::move(progress);

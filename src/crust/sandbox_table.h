@@ -90,6 +90,7 @@ class SandboxTable {
   // call holds them.
   std::vector<std::string> FindSandboxes(
       const std::function<bool(const api::PodUid& pod)>& matches);
+  std::vector<std::string> FindSandboxes(const api::PodUid& pod);
   // Sets how far the call that holds the entry has come, for the error of a call that waits in
   // vain.
   void SetProgress(Entry& entry, std::string progress);

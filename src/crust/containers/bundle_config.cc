@@ -50,12 +50,19 @@ StatusOr<std::vector<DeferredMount>> FindDeferredMounts(const Json& config,
                    "the container's config.json was made ready before, for another create");
     }
     for (size_t target = 0; target < targets.size(); ++target) {
-      if (!IsBelow(source, targets[target].path, sub_path) &&
-          !IsBelow(source, targets[target].resolved, sub_path)) {
-        continue;
+      const KnownTarget& known = targets[target];
+      if (IsBelow(source, known.path, sub_path) || IsBelow(source, known.resolved, sub_path)) {
+        found.push_back({.mount = i, .target = target, .sub_path = std::string(sub_path)});
+        break;
       }
-      found.push_back({.mount = i, .target = target, .sub_path = std::string(sub_path)});
-      break;
+      if ((IsBelow(source, known.sub_paths, sub_path) ||
+           IsBelow(source, known.resolved_sub_paths, sub_path)) &&
+          !sub_path.empty()) {
+        found.push_back({.mount = i,
+                         .target = target,
+                         .bound = fmt::format("{}/{}", known.resolved_sub_paths, sub_path)});
+        break;
+      }
     }
     if (found.size() > base::ipc::crust::kMostMounts) {
       return Error(StatusCode::kResourceExhausted, "the container has more than {} such mounts",

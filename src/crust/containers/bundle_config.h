@@ -19,6 +19,9 @@ struct DeferredMount {
   size_t mount = 0;      // its index in the config's "mounts"
   size_t target = 0;     // the volume's index in the list of targets
   std::string sub_path;  // "" for the volume itself
+  // Not empty: the source is this path, without symlinks, where the kubelet mounted a subPath of
+  // the volume. Which one, only the mount table says (kubelet_sub_path.h); `sub_path` is "".
+  std::string bound;
 };
 
 // A volume's target. Its path may contain a symlink, but containerd writes the resolved path into
@@ -26,9 +29,13 @@ struct DeferredMount {
 struct KnownTarget {
   std::string path;
   std::string resolved;  // the same without symlinks
+  // Where the kubelet mounts subPaths of the volume, likewise; "": nowhere.
+  std::string sub_paths;
+  std::string resolved_sub_paths;
 };
 
-// Finds the bind mounts whose source is at or below a target. FAILED_PRECONDITION: a source is in
+// Finds the bind mounts whose source is at or below a target, or below a folder of the kubelet's
+// mounts of its subPaths. FAILED_PRECONDITION: a source is in
 // `graft_folder`, so an earlier create changed the config. RESOURCE_EXHAUSTED: there are more than
 // kMostMounts (base/ipc/crust_call.h).
 base::StatusOr<std::vector<DeferredMount>> FindDeferredMounts(

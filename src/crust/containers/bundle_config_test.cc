@@ -38,6 +38,25 @@ TEST(BundleConfigTest, FindsMountsBelowTargets) {
   EXPECT_EQ((*found)[2].sub_path, "x");
 }
 
+TEST(BundleConfigTest, FindsMountsOfTheKubeletsSubPaths) {
+  std::vector<KnownTarget> targets = kTargets;
+  targets[0].sub_paths = "/kubelet/pods/u/volume-subpaths/v";
+  targets[0].resolved_sub_paths = "/disk/kubelet/pods/u/volume-subpaths/v";
+  const auto found = FindDeferredMounts(
+      ConfigWith({"/kubelet/pods/u/volume-subpaths/v/c/0", "/kubelet/pods/u/volume-subpaths/v2/c/0",
+                  "/disk/kubelet/pods/u/volume-subpaths/v/../v/c/1",
+                  "/kubelet/pods/u/volume-subpaths/v", kTargets[0].path}),
+      targets, "/run/graft");
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->size(), 3u);
+  EXPECT_EQ((*found)[0].mount, 0u);
+  EXPECT_EQ((*found)[0].bound, "/disk/kubelet/pods/u/volume-subpaths/v/c/0");
+  EXPECT_EQ((*found)[1].mount, 2u);
+  EXPECT_EQ((*found)[1].bound, "/disk/kubelet/pods/u/volume-subpaths/v/c/1");
+  EXPECT_EQ((*found)[2].mount, 4u);
+  EXPECT_EQ((*found)[2].bound, "");
+}
+
 TEST(BundleConfigTest, IsNotFooledBySpelling) {
   const auto found = Find(ConfigWith(
       {"/kubelet/./pods//u/volumes/q/../p/v/mount/", kTargets[0].path + "/../../v2/mount/a/../b"}));

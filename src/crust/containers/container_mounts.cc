@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
+#include "crust/containers/kubelet_sub_path.h"
 #include "crust/plain_path.h"
 #include "crust/pods/plan_file.h"
 
@@ -26,15 +27,36 @@ StatusOr<std::vector<KnownTarget>> ContainerMounts::ListTargets(const SandboxRec
       targets.push_back(volume.target);
     }
   }
+  ASSIGN_OR_RETURN(const std::vector<platform::TargetPath> of_pod,
+                   pods_.ListTargets(record.pod_uid));
   std::vector<KnownTarget> known;
   for (const platform::TargetPath& target : targets) {
-    std::string_view rest;
-    const bool below = IsBelow(target.text(), options_.kubelet_folder, rest);
-    known.push_back({.path = target.text(),
-                     .resolved = below ? options_.resolved_kubelet_folder + "/" + std::string(rest)
-                                       : target.text()});
+    known.push_back({.path = target.text(), .resolved = Resolve(target.text())});
+    // The kubelet mounts subPaths only of volumes that are published for a pod.
+    if (std::ranges::find(of_pod, target) == of_pod.end()) continue;
+    known.back().sub_paths = SubPathFolder(target.text(), options_.kubelet_folder);
+    known.back().resolved_sub_paths = Resolve(known.back().sub_paths);
   }
   return known;
+}
+
+std::string ContainerMounts::Resolve(const std::string& path) const {
+  std::string_view rest;
+  if (!IsBelow(path, options_.kubelet_folder, rest)) return path;
+  return fmt::format("{}/{}", options_.resolved_kubelet_folder, rest);
+}
+
+base::Status ContainerMounts::FindSubPaths(const std::vector<KnownTarget>& targets,
+                                           std::vector<DeferredMount>& mounts) const {
+  const auto is_bound = [](const DeferredMount& mount) { return !mount.bound.empty(); };
+  if (std::ranges::none_of(mounts, is_bound)) return base::OkStatus();
+  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+  for (DeferredMount& mount : mounts) {
+    if (!is_bound(mount)) continue;
+    ASSIGN_OR_RETURN(mount.sub_path,
+                     FindSubPath(table, targets[mount.target].resolved, mount.bound));
+  }
+  return base::OkStatus();
 }
 
 StatusOr<CreateReply> ContainerMounts::MakeGrafts(SandboxTable::Entry& entry,
@@ -47,8 +69,9 @@ StatusOr<CreateReply> ContainerMounts::MakeGrafts(SandboxTable::Entry& entry,
   ASSIGN_OR_RETURN(const std::vector<KnownTarget> targets, ListTargets(record));
   ASSIGN_OR_RETURN(base::Json config, ReadConfig(request.config));
   ASSIGN_OR_RETURN(
-      const std::vector<DeferredMount> mounts,
+      std::vector<DeferredMount> mounts,
       FindDeferredMounts(config, targets, ipc::crust::GraftFolder(options_.run_folder)));
+  RETURN_IF_ERROR(FindSubPaths(targets, mounts));
   CreateReply reply{.count = mounts.size()};
   for (size_t i = 0; i < mounts.size(); ++i) {
     const platform::TargetPath target(targets[mounts[i].target].path);

@@ -10,9 +10,11 @@
 #include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "crust/containers/bundle_config.h"
+#include "crust/pods/pod_volumes.h"
 #include "crust/sandbox.h"
 #include "crust/sandbox_table.h"
 #include "crust/volume_steps.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::crust {
 
@@ -39,23 +41,30 @@ class ContainerMounts {
     std::string resolved_kubelet_folder;  // the same without symlinks
     bool sub_paths = false;               // whether containers may have a path of a volume
   };
-  // `steps` is borrowed and must outlive this.
-  ContainerMounts(Options options, VolumeSteps& steps)
-      : options_(std::move(options)), steps_(steps) {}
+  // The references are borrowed and must outlive this. `mounter`: the mounts of the host.
+  ContainerMounts(Options options, VolumeSteps& steps, PodVolumes& pods, platform::Mounter& mounter)
+      : options_(std::move(options)), steps_(steps), pods_(pods), mounter_(mounter) {}
 
-  // FAILED_PRECONDITION: the sandbox has ended or is another pod's, or a volume is not published
-  // in it.
+  // FAILED_PRECONDITION: the sandbox has ended or is another pod's, a volume is not published in
+  // it, or it is not known which subPath of a volume is meant.
   base::StatusOr<CreateReply> MakeGrafts(SandboxTable::Entry& entry, const CreateRequest& request);
 
  private:
   // The targets as they may stand in a config.json, from the pod's plan and the sandbox's record.
   base::StatusOr<std::vector<KnownTarget>> ListTargets(const SandboxRecord& record) const;
+  // Returns a path in the kubelet's folder without symlinks.
+  std::string Resolve(const std::string& path) const;
+  // Finds the sub paths of those mounts whose source is a mount of the kubelet.
+  base::Status FindSubPaths(const std::vector<KnownTarget>& targets,
+                            std::vector<DeferredMount>& mounts) const;
   // Mounts the volume again if the sandbox has lost its mount.
   base::StatusOr<Graft> MakeGraft(SandboxTable::Entry& entry, VolumeRecord& volume,
                                   const std::string& sub_path);
 
   const Options options_;
   VolumeSteps& steps_;
+  PodVolumes& pods_;
+  platform::Mounter& mounter_;
 };
 
 }  // namespace berth::crust

@@ -1,6 +1,9 @@
 #include "crust/pods/pod_volumes.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include "base/log.h"
 #include "crust/pods/placeholder.h"
@@ -42,6 +45,48 @@ StatusOr<std::unique_ptr<PodVolumes>> PodVolumes::Open(const Paths& paths,
     pods->pods_.emplace(pod, std::move(record));
   }
   return pods;
+}
+
+StatusOr<bool> PodVolumes::IsGone(const PodRecord& record, const std::string& kubelet_folder) {
+  // A folder that is missing together with the one around it proves nothing, because the kubelet's
+  // disk may not be mounted yet.
+  const std::string pods = kubelet_folder + "/pods";
+  if (access(pods.c_str(), F_OK) != 0) return false;
+  if (access(fmt::format("{}/{}", pods, record.pod_uid.text()).c_str(), F_OK) == 0 ||
+      errno != ENOENT) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const auto table, mounter_.List());
+  return std::ranges::none_of(table, [&](const platform::MountEntry& mount) {
+    return IsPlaceholder(mount) && mount.mount_point.find("/pods/" + record.pod_uid.text() +
+                                                          "/volumes/") != std::string::npos;
+  });
+}
+
+void PodVolumes::ForgetGonePods(const std::string& kubelet_folder,
+                                const std::function<bool(const api::PodUid& pod)>& has_sandbox) {
+  std::vector<PodRecord> records;
+  {
+    base::MutexLock lock(mutex_);
+    for (const auto& [pod, record] : pods_) records.push_back(record);
+  }
+  for (PodRecord& record : records) {
+    const api::PodUid pod = record.pod_uid;
+    const StatusOr<bool> gone = IsGone(record, kubelet_folder);
+    if (gone.ok() && !*gone) continue;
+    if (has_sandbox(pod)) {
+      LOG_WARNING("pod {} has left the node, but it still has a sandbox with its volumes", pod);
+      continue;
+    }
+    Status forgotten = gone.ok() ? WritePlan(run_folder_, pod, {}) : gone.status();
+    record.volumes.clear();
+    if (forgotten.ok()) forgotten = StoreRecord(std::move(record));
+    if (forgotten.ok()) {
+      LOG_INFO("pod {} has left the node, so its volumes are forgotten", pod);
+    } else {
+      LOG_WARNING("forget the volumes of pod {}: {}", pod, base::ToString(forgotten));
+    }
+  }
 }
 
 StatusOr<base::KeyLocks::Hold> PodVolumes::LockPod(const api::PodUid& pod) {
@@ -188,6 +233,11 @@ StatusOr<std::vector<VolumeRecord>> PodVolumes::ListVolumes(const api::PodUid& p
   std::erase_if(volumes,
                 [](const VolumeRecord& volume) { return volume.state != VolumeState::kPublished; });
   return volumes;
+}
+
+StatusOr<std::vector<platform::TargetPath>> PodVolumes::ListTargets(const api::PodUid& pod) {
+  RETURN_IF_ERROR(CheckReadable(pod));
+  return CopyRecord(pod).targets();
 }
 
 StatusOr<platform::TargetPath> PodVolumes::FindVolume(const api::PodUid& pod,

@@ -41,6 +41,12 @@ class PodVolumes {
                                                           platform::Mounter& mounter,
                                                           std::chrono::milliseconds patience);
 
+  // Forgets the volumes of pods that were removed while nobody unpublished them: the pod's folder
+  // in `kubelet_folder` is gone, no placeholder of the pod is mounted, and it has no sandbox. Call
+  // it before other calls. What cannot be done is logged.
+  void ForgetGonePods(const std::string& kubelet_folder,
+                      const std::function<bool(const api::PodUid& pod)>& has_sandbox);
+
   // Publishes the volume for the pod. A repeated call makes what is missing. A volume with another
   // plan at the same target is replaced, unless `is_used` says that a sandbox has it.
   // FAILED_PRECONDITION: it has, the volume is being unpublished, or something is mounted at its
@@ -60,6 +66,9 @@ class PodVolumes {
 
   // Returns the volumes that a sandbox of the pod gets. INTERNAL: the pod's record cannot be read.
   base::StatusOr<std::vector<VolumeRecord>> ListVolumes(const api::PodUid& pod);
+  // Returns the target paths of all volumes of the pod, also of those that are being unpublished.
+  // INTERNAL: as ListVolumes.
+  base::StatusOr<std::vector<platform::TargetPath>> ListTargets(const api::PodUid& pod);
   // Returns the target of the pod's volume by the caller's name for it. NOT_FOUND: there is none.
   base::StatusOr<platform::TargetPath> FindVolume(const api::PodUid& pod,
                                                   std::string_view host_volume_id);
@@ -79,6 +88,8 @@ class PodVolumes {
   PodRecord CopyRecord(const api::PodUid& pod);
   // Writes the record, or removes it if it has no volume.
   base::Status StoreRecord(PodRecord record);
+  // Whether the pod's folder is gone, and no placeholder of it is mounted.
+  base::StatusOr<bool> IsGone(const PodRecord& record, const std::string& kubelet_folder);
   // Sets the volume's state until the record is stored, without writing it.
   void SetStateNow(const api::PodUid& pod, const platform::TargetPath& target, VolumeState state);
   // Whether `known`, a recorded volume, may become `volume`.
