@@ -1,6 +1,6 @@
 // A handler's process is killed at each of its fault points in turn, in the middle of a sandbox's
-// life; the one that comes after it takes up the same calls and ends with nothing left mounted, and
-// the device free.
+// life, whose volume is published for the sandbox or for its pod; the one that comes after it takes
+// up the same calls and ends with nothing left mounted, and the device free.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,9 +30,14 @@ constexpr int kWorkFailed = 3;
 constexpr const char* kSandbox = "s1";
 constexpr const char* kUid = "uid-1";
 
+// Whose volume it is.
+enum class Owner { kSandbox, kPod };
+
 // The handler without its sockets, so that a test can fork it.
 class Daemon {
  public:
+  explicit Daemon(Owner owner) : owner_(owner) {}
+
   base::Status Open(const std::string& folder, const std::string& device) {
     folder_ = folder;
     device_ = device;
@@ -46,7 +51,8 @@ class Daemon {
         Handler::Start({.paths = Paths(folder + "/data", folder + "/run"),
                         .kubelet_folder = folder + "/kubelet",
                         .offer = {.capabilities = {Capability::FS_GROUP_CHANGE_POLICY_ALWAYS,
-                                                   Capability::SUBPATH, Capability::VOLUME_RESIZE},
+                                                   Capability::SUBPATH, Capability::VOLUME_RESIZE,
+                                                   Capability::POD_VOLUMES},
                                   .file_systems = {"xfs"}}},
                        *kind_, *mounter_));
     return base::OkStatus();
@@ -56,8 +62,12 @@ class Daemon {
   base::Status Work() {
     std::filesystem::create_directories(folder_ + "/bundle");
     std::filesystem::create_directories(Target());
-    std::ofstream(ipc::crust::PlanPath(folder_ + "/run", kUid))
-        << ipc::crust::WritePlan({Target()});
+    if (owner_ == Owner::kPod) {
+      RETURN_IF_ERROR(Publish());
+    } else {
+      std::ofstream(ipc::crust::PlanPath(folder_ + "/run", kUid))
+          << ipc::crust::WritePlan({Target()});
+    }
     // A container runtime that was refused a sandbox makes another one.
     base::Status begun =
         handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ + "/bundle");
@@ -67,15 +77,9 @@ class Daemon {
           handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ + "/bundle");
     }
     RETURN_IF_ERROR(begun);
-    wire::RuntimePublishVolumeRequest publish;
-    publish.set_sandbox_id(kSandbox);
-    publish.set_host_volume_id(device_);
-    publish.set_host_target_path(Target());
-    publish.set_file_system("xfs");
-    publish.set_fsgroup_gid(4242);
-    RETURN_IF_ERROR(handler_->RuntimePublishVolume(publish));
+    if (owner_ == Owner::kSandbox) RETURN_IF_ERROR(Publish());
     const std::string config =
-        R"({"mounts":[{"type":"bind","source":")" + Target() + R"(/sub","destination":"/d"}]})";
+        R"({"mounts":[{"type":"bind","source":")" + MakeSubPath() + R"(","destination":"/d"}]})";
     ASSIGN_OR_RETURN(
         const CreateReply created,
         handler_->CreateContainer(
@@ -84,14 +88,15 @@ class Daemon {
       return base::Error(base::StatusCode::kInternal, "the container got {} mounts", created.count);
     }
     wire::RuntimeExpandVolumeRequest expand;
-    expand.set_sandbox_id(kSandbox);
+    NameOwner(expand);
     expand.set_host_volume_id(device_);
     return handler_->RuntimeExpandVolume(expand).status();
   }
 
   base::Status End() {
+    umount2(SubPath().c_str(), UMOUNT_NOFOLLOW);
     wire::RuntimeUnpublishVolumeRequest unpublish;
-    unpublish.set_sandbox_id(kSandbox);
+    NameOwner(unpublish);
     unpublish.set_host_volume_id(device_);
     unpublish.set_host_target_path(Target());
     RETURN_IF_ERROR(handler_->RuntimeUnpublishVolume(unpublish));
@@ -99,12 +104,46 @@ class Daemon {
   }
 
  private:
+  template <typename Request>
+  void NameOwner(Request& request) const {
+    if (owner_ == Owner::kPod) {
+      request.set_pod_uid(kUid);
+    } else {
+      request.set_sandbox_id(kSandbox);
+    }
+  }
+  base::Status Publish() {
+    wire::RuntimePublishVolumeRequest publish;
+    NameOwner(publish);
+    publish.set_host_volume_id(device_);
+    publish.set_host_target_path(Target());
+    publish.set_file_system("xfs");
+    publish.set_fsgroup_gid(4242);
+    return handler_->RuntimePublishVolume(publish).status();
+  }
+
+  // Returns the source of a container's mount of a subPath, which the kubelet makes for a pod's
+  // volume, unless it did before.
+  std::string MakeSubPath() const {
+    const std::string source = Target() + "/sub";
+    if (owner_ == Owner::kSandbox) return source;
+    std::filesystem::create_directories(source);
+    std::filesystem::create_directories(SubPath());
+    if (!std::filesystem::equivalent(source, SubPath())) {
+      EXPECT_EQ(mount(source.c_str(), SubPath().c_str(), nullptr, MS_BIND, nullptr), 0);
+    }
+    return SubPath();
+  }
+  std::string SubPath() const {
+    return fmt::format("{}/kubelet/pods/{}/volume-subpaths/pv/c/0", folder_, kUid);
+  }
   std::string Target() const {
     return fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_, kUid);
   }
 
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  const Owner owner_;
   std::string folder_;
   std::string device_;
   std::unique_ptr<SandboxKind> kind_;
@@ -116,7 +155,7 @@ bool IsBeingUnpublished(const base::Status& status) {
   return base::Message(status).find("is being unpublished") != std::string_view::npos;
 }
 
-class HandlerCrashTest : public testing::Test {
+class HandlerCrashTest : public testing::TestWithParam<Owner> {
  protected:
   HandlerCrashTest() {
     const auto loop = platform::AttachLoop(folder_.SparseFile("image", 320 << 20), {});
@@ -135,7 +174,7 @@ class HandlerCrashTest : public testing::Test {
     if (pid == 0) {
       setenv("BERTH_FAULTS", faults.c_str(), 1);
       if (!log.empty()) setenv("BERTH_FAULT_LOG", log.c_str(), 1);
-      Daemon daemon;
+      Daemon daemon(GetParam());
       const auto live = [&]() -> base::Status {
         RETURN_IF_ERROR(base::InitFaultPoints());
         RETURN_IF_ERROR(daemon.Open(Folder(), loop_.path));
@@ -169,8 +208,13 @@ class HandlerCrashTest : public testing::Test {
     const auto table = platform::NewMounter()->List();
     for (const auto& mount : *table) {
       EXPECT_FALSE(mount.mount_point.starts_with(Folder() + "/data/holders/"));
+      EXPECT_FALSE(mount.mount_point.starts_with(Folder() + "/kubelet/")) << mount.mount_point;
     }
-    for (const char* folder : {"/data/holders", "/data/sandboxes", "/run/sandboxes"}) {
+    // The plan of a sandbox's volume is the node agent's.
+    std::vector<std::string> folders = {"/data/holders", "/data/sandboxes", "/run/sandboxes",
+                                        "/data/pods"};
+    if (GetParam() == Owner::kPod) folders.emplace_back("/run/plans");
+    for (const std::string& folder : folders) {
       EXPECT_TRUE(std::filesystem::is_empty(Folder() + folder)) << folder;
     }
     const base::UniqueFd device(open(loop_.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
@@ -186,12 +230,12 @@ class HandlerCrashTest : public testing::Test {
   bool device_was_free_ = true;
 };
 
-TEST_F(HandlerCrashTest, TheNextHandlerEndsWhatAKilledOneBegan) {
+TEST_P(HandlerCrashTest, TheNextHandlerEndsWhatAKilledOneBegan) {
   for (const std::string& point : FaultPoints()) {
     SCOPED_TRACE(point);
     const int status = RunInProcess(point + "=crash", "");
     ASSERT_TRUE(WIFSIGNALED(status)) << status;
-    Daemon next;
+    Daemon next(GetParam());
     const base::Status opened = next.Open(Folder(), loop_.path);
     ASSERT_TRUE(opened.ok()) << opened;
     const base::Status again = next.Work();
@@ -203,11 +247,11 @@ TEST_F(HandlerCrashTest, TheNextHandlerEndsWhatAKilledOneBegan) {
   }
 }
 
-TEST_F(HandlerCrashTest, ACallThatFailedAnywhereCanBeRepeated) {
+TEST_P(HandlerCrashTest, ACallThatFailedAnywhereCanBeRepeated) {
   for (const std::string& point : FaultPoints()) {
     SCOPED_TRACE(point);
     ASSERT_TRUE(WIFEXITED(RunInProcess(point + "=error", "")));
-    Daemon next;
+    Daemon next(GetParam());
     ASSERT_TRUE(next.Open(Folder(), loop_.path).ok());
     const base::Status again = next.Work();
     EXPECT_TRUE(again.ok() || IsBeingUnpublished(again)) << again;
@@ -216,6 +260,11 @@ TEST_F(HandlerCrashTest, ACallThatFailedAnywhereCanBeRepeated) {
     ASSERT_TRUE(device_was_free_);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Owners, HandlerCrashTest, testing::Values(Owner::kSandbox, Owner::kPod),
+                         [](const auto& test) {
+                           return test.param == Owner::kPod ? "Pod" : "Sandbox";
+                         });
 
 }  // namespace
 }  // namespace berth::crust

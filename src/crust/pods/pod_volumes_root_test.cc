@@ -7,6 +7,8 @@
 namespace berth::crust {
 namespace {
 
+constexpr const char* kPlaceholderMount = "tmpfs berth-crust";
+
 class PodVolumesTest : public HandlerFixture {
  protected:
   void TearDown() override {
@@ -41,6 +43,33 @@ class PodVolumesTest : public HandlerFixture {
     }
     return types;
   }
+  std::string SubPathSource(const std::string& volume, const std::string& container) const {
+    return fmt::format("{}/kubelet/pods/{}/volume-subpaths/{}/{}/0", folder_.path(), uid_, volume,
+                       container);
+  }
+  // Mounts a subPath as the kubelet does for a container: a folder of the target path, elsewhere.
+  // Returns the path, which is the source of the container's mount.
+  std::string BindSubPath(const std::string& volume, const std::string& container,
+                          const std::string& sub_path) {
+    const std::string source = Target(volume) + "/" + sub_path;
+    const std::string bound = SubPathSource(volume, container);
+    std::filesystem::create_directories(source);
+    std::filesystem::create_directories(bound);
+    EXPECT_EQ(mount(source.c_str(), bound.c_str(), nullptr, MS_BIND, nullptr), 0);
+    bound_.push_back(bound);
+    return bound;
+  }
+  // As the kubelet does when the container has ended.
+  void UnbindSubPath(const std::string& bound) {
+    EXPECT_EQ(umount2(bound.c_str(), UMOUNT_NOFOLLOW), 0);
+    std::erase(bound_, bound);
+  }
+  // What containerd logs when the container cannot be created.
+  std::string Refusal(const std::string& id, const std::vector<TestMount>& mounts) {
+    const Outcome refused = Create(id, false, mounts);
+    EXPECT_NE(refused.exit_code, 0);
+    return refused.out + refused.log;
+  }
   // The kubelet makes another sandbox when one has died.
   void BeAnotherSandbox() { sandbox_ += "n"; }
 
@@ -54,14 +83,12 @@ class PodVolumesTest : public HandlerFixture {
   std::vector<std::string> bound_;
 };
 
-constexpr const char* kPlaceholder = "tmpfs berth-crust";
-
 TEST_F(PodVolumesTest, AContainerHasAVolumeThatWasPublishedBeforeItsSandbox) {
   const auto device = MakeDevice("ext4", 64 * kMiB);
   const auto request = PodRequest("pv", device, "ext4");
   ASSERT_OK(Publish(request));
   EXPECT_TRUE(Publish(request).ok());
-  EXPECT_THAT(MountedAt(Target("pv")), testing::ElementsAre(kPlaceholder));
+  EXPECT_THAT(MountedAt(Target("pv")), testing::ElementsAre(kPlaceholderMount));
   EXPECT_TRUE(IsFree(device)) << "there is no sandbox yet";
 
   BeginSandbox();
@@ -86,6 +113,153 @@ TEST_F(PodVolumesTest, AContainerHasAVolumeThatWasPublishedBeforeItsSandbox) {
   EXPECT_TRUE(UnpublishForPod("pv", device.path).ok());
   Delete(sandbox_);
   ExpectNothingLeft();
+}
+
+TEST_F(PodVolumesTest, ASubPathOfTheKubeletIsThePathInTheVolume) {
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
+  BeginSandbox();
+  StartContainer(Id("all"), {{Target("pv"), "/data"}});
+  ASSERT_EQ(Shell(Id("all"),
+                  "mkdir -p '/data/a b/c'; echo deep > '/data/a b/c/file'; "
+                  "echo conf > /data/conf")
+                .exit_code,
+            0);
+  const std::string folder = BindSubPath("pv", "one", "a b/c");
+  const std::string file = BindSubPath("pv", "two", "conf");
+  const std::string fresh = BindSubPath("pv", "three", "new/folder");
+  StartContainer(Id("one"), {{folder, "/data"}, {fresh, "/more"}});
+  EXPECT_EQ(Shell(Id("one"), "cat /data/file").out, "deep\n");
+  EXPECT_EQ(Shell(Id("one"), "echo made > /more/file").exit_code, 0);
+  EXPECT_EQ(Shell(Id("all"), "cat /data/new/folder/file").out, "made\n");
+  // A file of the volume: the kubelet made a folder of its name, because it does not see the file.
+  std::ofstream(folder_ / "rootfs/tmp/conf") << "";
+  StartContainer(Id("two"), {{file, "/tmp/conf"}});
+  EXPECT_EQ(Shell(Id("two"), "cat /tmp/conf").out, "conf\n");
+
+  for (const std::string& bound : {folder, file, fresh}) UnbindSubPath(bound);
+  for (const char* name : {"one", "two", "all"}) Delete(Id(name));
+  // The folders in the placeholder are the kubelet's, as long as it is mounted.
+  Delete(sandbox_);
+  EXPECT_TRUE(std::filesystem::exists(Target("pv") + "/a b/c"));
+  ASSERT_OK(UnpublishForPod("pv", device.path));
+  EXPECT_TRUE(std::filesystem::is_empty(Target("pv")));
+  ExpectNothingLeft();
+}
+
+TEST_F(PodVolumesTest, AContainerNeverGetsTheEmptyFolderOfASubPath) {
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
+  BeginSandbox();
+  EXPECT_THAT(Refusal(Id("plain"), {{SubPathSource("pv", "plain"), "/data"}}),
+              HasSubstr("nothing is mounted there"));
+  const std::string gone = BindSubPath("pv", "gone", "sub");
+  ASSERT_EQ(rmdir((Target("pv") + "/sub").c_str()), 0);
+  EXPECT_THAT(Refusal(Id("gone"), {{gone, "/data"}}), HasSubstr("its folder was deleted"));
+  const std::string old = BindSubPath("pv", "old", "sub");
+  ASSERT_EQ(umount2(Target("pv").c_str(), UMOUNT_NOFOLLOW), 0);
+  EXPECT_THAT(Refusal(Id("old"), {{old, "/data"}}), HasSubstr("the placeholder of the volume"));
+  ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
+  EXPECT_THAT(Refusal(Id("old"), {{old, "/data"}}), HasSubstr("not a folder of the volume's"));
+  ASSERT_OK(UnpublishForPod("pv", device.path));
+  EXPECT_THAT(MountedAt(Target("pv")), testing::IsEmpty());
+}
+
+TEST_F(PodVolumesTest, TheKubeletsFolderMayBeALink) {
+  std::filesystem::create_directories(folder_ / "disk/kubelet");
+  std::filesystem::remove_all(folder_ / "kubelet");
+  std::filesystem::create_symlink(folder_ / "disk/kubelet", folder_ / "kubelet");
+  Restart();
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
+  BeginSandbox();
+  // containerd may write either form.
+  const std::string bound = BindSubPath("pv", "one", "sub");
+  const std::string resolved = std::filesystem::canonical(bound);
+  ASSERT_NE(bound, resolved);
+  StartContainer(Id("one"), {{bound, "/data"}});
+  StartContainer(Id("two"), {{resolved, "/data"}});
+  EXPECT_EQ(Shell(Id("one"), "echo hello > /data/file").exit_code, 0);
+  EXPECT_EQ(Shell(Id("two"), "cat /data/file").out, "hello\n");
+  UnbindSubPath(bound);
+  Delete(Id("one"));
+  Delete(Id("two"));
+  ASSERT_OK(UnpublishForPod("pv", device.path));
+  const auto table = mounter_->List();
+  for (const auto& mount : *table) {
+    EXPECT_FALSE(mount.mount_point.starts_with(folder_ / "disk/kubelet")) << mount.mount_point;
+  }
+}
+
+TEST_F(PodVolumesTest, WithoutSubPathsAContainerGetsTheWholeVolumeOnly) {
+  options_.capabilities = {"POD_VOLUMES"};
+  Restart();
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
+  BeginSandbox();
+  const std::string bound = BindSubPath("pv", "one", "sub");
+  EXPECT_THAT(Refusal(Id("one"), {{bound, "/data"}}), HasSubstr("does not offer subPath"));
+  UnbindSubPath(bound);
+  ASSERT_OK(UnpublishForPod("pv", device.path));
+}
+
+TEST_F(PodVolumesTest, ASandboxWhoseVolumeCannotBeMountedDoesNotBegin) {
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  const auto other = MakeDevice("xfs");
+  ASSERT_OK(Publish(PodRequest("good", device, "ext4")));
+  ASSERT_OK(Publish(PodRequest("pv", other, "ext4")));
+  const Outcome begun = Create(sandbox_, true, {});
+  EXPECT_NE(begun.exit_code, 0);
+  EXPECT_THAT(begun.out + begun.log, HasSubstr(fmt::format("publish '{}' of pod", other.path)));
+  EXPECT_TRUE(IsFree(device));
+  EXPECT_EQ(CountIn("data/sandboxes"), 0u);
+  EXPECT_EQ(CountIn("data/holders"), 0u);
+  ASSERT_OK(UnpublishForPod("pv", other.path));
+  BeginSandbox();
+  EXPECT_FALSE(IsFree(device));
+  ASSERT_OK(UnpublishForPod("good", device.path));
+  EXPECT_TRUE(IsFree(device));
+}
+
+TEST_F(PodVolumesTest, WhatAnotherProgramMountedAtTheTargetStays) {
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  std::filesystem::create_directories(Target("pv"));
+  ASSERT_EQ(mount(device.path.c_str(), Target("pv").c_str(), "ext4", 0, nullptr), 0);
+  const base::Status refused = Publish(PodRequest("pv", device, "ext4"));
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition) << refused;
+  ASSERT_OK(UnpublishForPod("pv", device.path));
+  EXPECT_EQ(MountedAt(Target("pv")).size(), 1u);
+  EXPECT_EQ(umount2(Target("pv").c_str(), UMOUNT_NOFOLLOW), 0);
+  ExpectNothingLeft();
+}
+
+TEST_F(PodVolumesTest, AVolumeIsMeasuredAndGrowsByThePod) {
+  const auto device = MakeDevice("xfs");
+  ASSERT_OK(Publish(PodRequest("pv", device, "xfs")));
+  wire::RuntimeGetVolumeStatsRequest stats;
+  stats.set_pod_uid(uid_);
+  stats.set_host_volume_id(device.path);
+  EXPECT_EQ(client_->RuntimeGetVolumeStats(stats, kCallTime).status().code(),
+            StatusCode::kUnavailable);
+  BeginSandbox();
+  Restart();
+  const auto usage = client_->RuntimeGetVolumeStats(stats, kCallTime);
+  ASSERT_OK(usage);
+  EXPECT_FALSE(usage->volume_condition().abnormal());
+  EXPECT_GT(usage->usage(0).total(), 0);
+
+  std::filesystem::resize_file(folder_ / "image0", 400 * kMiB);
+  ASSERT_TRUE(platform::RefreshLoopSize(device).ok());
+  wire::RuntimeExpandVolumeRequest expand;
+  expand.set_pod_uid(uid_);
+  expand.set_host_volume_id(device.path);
+  expand.set_required_bytes(400 * kMiB);
+  const auto grown = client_->RuntimeExpandVolume(expand, kCallTime);
+  ASSERT_OK(grown);
+  EXPECT_EQ(grown->capacity_bytes(), static_cast<int64_t>(400 * kMiB));
+  EXPECT_GT(client_->RuntimeGetVolumeStats(stats, kCallTime)->usage(0).total(),
+            usage->usage(0).total());
+  ASSERT_OK(UnpublishForPod("pv", device.path));
 }
 
 }  // namespace
