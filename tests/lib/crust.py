@@ -193,8 +193,8 @@ def host_mounts(berth, claim=None):
                 if line.split()[2] in numbers or line.partition(" - ")[2].split()[1] in paths]
 
 
-def runtime_class(name, socket=None):
-    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": RUNTIME}
+def runtime_class(name, socket=None, handler=RUNTIME):
+    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": handler}
     if socket is not None:
         made["fsMgmtSocket"] = str(socket)
     return made

@@ -10,18 +10,48 @@ from lib.kubernetes.node import Node
 from lib.kubernetes.world import LEASES, RIGHTS
 from lib.standalone import BINARY, ROOT, wait_for
 
+SOCKET = "storage.berth.dev/fs-mgmt-socket"
+ALLOW = "storage.berth.dev/allow-runtime-assisted-mount"
+# Mounts, and nothing more; the story of a handler that is not capable.
+WEAK = "weak"
+WEAK_CAPABILITIES = "POD_VOLUMES,VOLUME_STATS"
+
+
+def runtime_class(name, handler=None, runtime=crust.RUNTIME):
+    """Gives a RuntimeClass as a kube-apiserver stores it, which knows no fsMgmtSocket."""
+    made = crust.runtime_class(name, handler=runtime)
+    if handler is not None:
+        made["metadata"]["annotations"] = {SOCKET: str(handler.socket)}
+    return made
+
+
+def allowing(storage_class):
+    """Has the class allow that runtime handlers mount its volumes."""
+    storage_class["metadata"]["annotations"] = {ALLOW: "true"}
+    return storage_class
+
 
 class CrustNode(Node):
+    """It has the RuntimeClasses `sandboxed` and `weak`, and `no-handler`."""
+
     def __init__(self, cluster, containerd=None):
         super().__init__(cluster, containerd=containerd)
         self.handler = crust.Handler(self.folder / "h")
-        self.runtime_handlers = (f"{crust.RUNTIME}={self.handler.oci}",)
+        self.weak = crust.Handler(self.folder / "w", [f"--capabilities={WEAK_CAPABILITIES}"])
+        self.runtime_handlers = (f"{crust.RUNTIME}={self.handler.oci}", f"{WEAK}={self.weak.oci}")
         self._kubeconfig = None
 
     def start(self):
         super().start()
-        self.handler.start(kubelet=self.kubelet_folder)
+        for handler in (self.handler, self.weak):
+            handler.start(kubelet=self.kubelet_folder)
+        for each in (runtime_class("sandboxed", self.handler), runtime_class(WEAK, self.weak, WEAK), runtime_class("no-handler")):
+            self.cluster.create(each)
         return self
+
+    def restart_kubelet(self):
+        self.processes["kubelet"].stop(seconds=15)
+        self.start_kubelet()
 
     def start_shipped_driver(self, roles="provisioner,resizer"):
         # The driver is on this node alone, so that a resizer calls no wrong one.
@@ -33,27 +63,30 @@ class CrustNode(Node):
         for item in yaml.safe_load_all((ROOT / "deploy/crust/proxy-rbac.yaml").read_text()):
             self.cluster.create(item)
         self._kubeconfig = kubeconfig
-        self.start_proxy(DRIVER, self.endpoint)
-        self.start_registrar("registrar", DRIVER, self.proxy_socket(DRIVER))
+        self.announce_proxy("registrar", DRIVER, self.endpoint)
+
+    def announce_proxy(self, registrar, driver, endpoint):
+        """Announces a driver whose socket is `endpoint` by the socket of a proxy, which it starts."""
+        self.start_proxy(driver, endpoint)
+        self.start_registrar(registrar, driver, self.proxy_socket(driver))
 
     def proxy_socket(self, driver):
         return self.kubelet_folder / "plugins" / driver / "proxy.sock"
 
-    def start_proxy(self, driver, endpoint):
+    def start_proxy(self, driver=DRIVER, endpoint=None, env=None):
         """Starts the proxy of a driver, for the first time or again."""
+        self.proxy_socket(driver).parent.mkdir(parents=True, exist_ok=True)
+        self.proxy_socket(driver).unlink(missing_ok=True)  # of one that was killed
         proxy = self.run(f"proxy-{driver}", BINARY, "crust-proxy", f"--endpoint={self.proxy_socket(driver)}",
-                         f"--csi-address={endpoint}", f"--node-name={self.name}", f"--kubelet={self.kubelet_folder}",
-                         f"--data={self.folder}/proxy-{driver}", f"--kubeconfig={self._kubeconfig}")
+                         f"--csi-address={endpoint or self.endpoint}", f"--node-name={self.name}", f"--kubelet={self.kubelet_folder}",
+                         f"--data={self.folder}/proxy-{driver}", f"--kubeconfig={self._kubeconfig}", env=env)
         proxy.wait_for("the proxy to serve", self.proxy_socket(driver).exists)
 
     def proxy(self, driver=DRIVER):
         return self.processes[f"proxy-{driver}"]
 
-    def records(self, driver=DRIVER):
-        return list((self.folder / f"proxy-{driver}" / "volumes").glob("*.json"))
-
-    def mounts_of_pool(self):
-        """Gives the mount points of the pool's images in this namespace, which is the host's."""
+    def mounts_of_disks(self):
+        """Gives the mount points of the file systems on loop devices of the node, in the mount namespace of the host."""
         devices = {f"/dev/{pathlib.Path(loop).name}" for loop in mounts.loops_below(self.folder)}
         with open("/proc/self/mountinfo") as table:
             return [line.split()[4] for line in table if line.partition(" - ")[2].split()[1] in devices]
@@ -65,13 +98,16 @@ class CrustNode(Node):
 
     def wait_until_free(self):
         """Waits until nothing of a deferred volume is left."""
-        wait_for("the handler to know no sandbox", lambda: not self.handler.records())
+        for handler in (self.handler, self.weak):
+            wait_for("the handler to know no sandbox", lambda handler=handler: not handler.records())
         wait_for("the proxies to know no volume", lambda: not list(self.folder.glob("proxy-*/volumes/*.json")))
-        assert not self.handler.holders() and not self.handler.plans() and not self.handler.marks()
-        wait_for("the loop devices to be gone", lambda: not mounts.loops_below(self.folder), 20)
-        assert not list((self.handler.folder / "data" / "pods").glob("*"))
+        for handler in (self.handler, self.weak):
+            assert not handler.holders() and not handler.plans() and not handler.marks()
+            assert not list((handler.folder / "data" / "pods").glob("*"))
 
     def end(self):
-        self.handler.stop()
+        for handler in (self.handler, self.weak):
+            handler.stop()
         super().end()
-        self.handler.clear()
+        for handler in (self.handler, self.weak):
+            handler.clear()

@@ -42,11 +42,16 @@ class Node(ApiNode):
         # So that mounts which a driver's pod makes below it reach the node, as on a node whose root is shared.
         subprocess.run(["mount", "--bind", self.kubelet_folder, self.kubelet_folder], check=True)
         subprocess.run(["mount", "--make-shared", self.kubelet_folder], check=True)
-        config = self.cluster.plane.write_kubeconfig(self.folder / "kubeconfig", KUBELETS[self.name])
+        self.cluster.plane.write_kubeconfig(self.folder / "kubeconfig", KUBELETS[self.name])
         (self.folder / "kubelet.yaml").write_text(json.dumps(self.kubelet_configuration()))
-        kubelet = self.run("kubelet", *self.kubelet_command(programs.find("kubelet"), config, self.folder / "kubelet.yaml"))
-        kubelet.wait_for("the node to be ready", self.is_ready, seconds=120)
+        self.start_kubelet()
         return self
+
+    def start_kubelet(self):
+        """Starts the kubelet, for the first time or again."""
+        kubelet = self.run("kubelet", *self.kubelet_command(programs.find("kubelet"), self.folder / "kubeconfig",
+                                                            self.folder / "kubelet.yaml"))
+        kubelet.wait_for("the node to be ready", self.is_ready, seconds=120)
 
     def run(self, name, *command, env=None):
         """Starts a process that end() ends; its log is NAME.log in the folder."""
