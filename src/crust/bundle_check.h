@@ -1,6 +1,8 @@
 // Finds sandboxes that have ended although berth-oci did not report it, because the runtime was
-// killed, or deleted the sandbox while no handler ran. Such a sandbox's bundle is gone, or it never
-// had a volume and its pod's plan is gone.
+// killed, or deleted the sandbox while no handler ran. Such a sandbox's bundle is gone; or it has
+// no volume, and its pod's plan is gone. The second happens if it never had a volume, or if the
+// volumes were those of its pod (pods/pod_volumes.h), because they leave the pod's sandboxes with
+// the pod.
 #pragma once
 
 #include <chrono>

@@ -3,9 +3,12 @@
 //
 //   /run/berth/crust/
 //     plans/                  the handler makes it before it serves
-//     plans/<pod uid>.json    the node agent writes it before RunPodSandbox: the target paths of
-//                             the pod's volumes that are deferred; {"targets": [...]}. It removes
-//                             the file when the pod has left the node
+//     plans/<pod uid>.json    the target paths of the pod's volumes that are deferred;
+//                             {"targets": [...]}. The node agent writes it before RunPodSandbox,
+//                             and removes it when the pod has left the node. For volumes that were
+//                             published for the pod and not for a sandbox (proto/crust.proto,
+//                             pod_uid), the handler itself writes it, and removes it with the last
+//                             of these volumes
 //     sandboxes/<sandbox id>  the handler creates it: it manages this sandbox's volumes, so
 //                             berth-oci sends crust.end when the sandbox ends
 //     graft/                  a private mount, on which berth-oci mounts a tmpfs in a mount

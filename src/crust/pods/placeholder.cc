@@ -11,8 +11,8 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-constexpr std::string_view kPlaceholder = "berth-crust";
-// Enough for the folders of the subPaths of all containers of a pod.
+constexpr std::string_view kSource = "berth-crust";
+// Enough for the folders of the subPaths of all containers of a pod. Only root can enter it.
 constexpr const char* kLimits = "size=64k,nr_inodes=8192,mode=0700";
 
 // What is mounted at a target path.
@@ -31,7 +31,7 @@ StatusOr<Mounted> FindMounted(platform::Mounter& mounter, const platform::Target
 }  // namespace
 
 bool IsPlaceholder(const platform::MountEntry& mount) {
-  return mount.fs_type == "tmpfs" && mount.source == kPlaceholder && mount.root == "/";
+  return mount.fs_type == "tmpfs" && mount.source == kSource && mount.root == "/";
 }
 
 Status MakePlaceholder(platform::Mounter& mounter, const platform::TargetPath& target) {
@@ -43,7 +43,7 @@ Status MakePlaceholder(platform::Mounter& mounter, const platform::TargetPath& t
                  target);
   }
   RETURN_IF_ERROR(platform::MakeFolders(target.text(), 0750));
-  return mounter.Mount({.source = std::string(kPlaceholder),
+  return mounter.Mount({.source = std::string(kSource),
                         .target = target.text(),
                         .fs_type = "tmpfs",
                         .options = {"nosuid", "nodev", "noexec", kLimits}});

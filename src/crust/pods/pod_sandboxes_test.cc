@@ -42,6 +42,7 @@ class PodSandboxesTest : public testing::Test {
         Handler::Start({.paths = paths_,
                         .kubelet_folder = folder_ / "kubelet",
                         .offer = {.capabilities = std::move(capabilities), .shares = {"nfs4"}},
+                        .check_interval = check_interval_,
                         .patience = std::chrono::seconds(60)},
                        kind_, mounter_);
     ASSERT_OK(handler);
@@ -88,6 +89,7 @@ class PodSandboxesTest : public testing::Test {
   const Paths paths_{folder_ / "data", folder_ / "run"};
   const std::string target_ = fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount",
                                           folder_.path(), kPodOfSandboxes);
+  std::chrono::milliseconds check_interval_{std::chrono::minutes(1)};
   Status publish_;
   std::atomic<int> published_ = 0;
   std::atomic<int> unpublished_ = 0;
@@ -193,6 +195,22 @@ TEST_F(PodSandboxesTest, AVolumeOfASandboxIsNotReplaced) {
   EXPECT_TRUE(Publish().ok());
   ASSERT_OK(handler_->EndSandbox("s1"));
   EXPECT_TRUE(handler_->RuntimePublishVolume(request).ok());
+}
+
+// containerd that is killed while it makes a sandbox leaves its bundle. The volumes are taken out
+// of it with the pod's.
+TEST_F(PodSandboxesTest, ASandboxThatNobodyRemovesEndsWithItsPod) {
+  check_interval_ = std::chrono::milliseconds(1);
+  Restart({Capability::POD_VOLUMES});
+  ASSERT_OK(Publish());
+  ASSERT_OK(Begin("s1"));
+  EXPECT_TRUE(IsRecorded("s1"));
+  ASSERT_OK(Unpublish());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (IsRecorded("s1") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(IsRecorded("s1"));
 }
 
 // The walk over the files of a large volume lasts long.

@@ -72,18 +72,20 @@ void PodVolumes::ForgetGonePods(const std::string& kubelet_folder,
   }
   for (PodRecord& record : records) {
     const api::PodUid pod = record.pod_uid;
-    const StatusOr<bool> gone = IsGone(record, kubelet_folder);
-    if (gone.ok() && !*gone) continue;
-    if (has_sandbox(pod)) {
-      LOG_WARNING("pod {} has left the node, but it still has a sandbox with its volumes", pod);
-      continue;
-    }
-    Status forgotten = gone.ok() ? WritePlan(run_folder_, pod, {}) : gone.status();
-    record.volumes.clear();
-    if (forgotten.ok()) forgotten = StoreRecord(std::move(record));
-    if (forgotten.ok()) {
+    const Status forgotten = [&]() -> Status {
+      ASSIGN_OR_RETURN(const bool gone, IsGone(record, kubelet_folder));
+      if (!gone) return OkStatus();
+      if (has_sandbox(pod)) {
+        return Error(StatusCode::kFailedPrecondition,
+                     "the pod has left the node, but it still has a sandbox");
+      }
+      RETURN_IF_ERROR(WritePlan(run_folder_, pod, {}));
+      record.volumes.clear();
+      RETURN_IF_ERROR(StoreRecord(std::move(record)));
       LOG_INFO("pod {} has left the node, so its volumes are forgotten", pod);
-    } else {
+      return OkStatus();
+    }();
+    if (!forgotten.ok()) {
       LOG_WARNING("forget the volumes of pod {}: {}", pod, base::ToString(forgotten));
     }
   }

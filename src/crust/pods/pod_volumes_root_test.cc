@@ -115,6 +115,24 @@ TEST_F(PodVolumesTest, AContainerHasAVolumeThatWasPublishedBeforeItsSandbox) {
   ExpectNothingLeft();
 }
 
+TEST_F(PodVolumesTest, ThePlaceholderHoldsHardlyAnything) {
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
+  const auto table = mounter_->List();
+  const platform::MountEntry* mount = platform::FindMount(*table, Target("pv"));
+  ASSERT_NE(mount, nullptr);
+  for (const char* option : {"nosuid", "nodev", "noexec"}) {
+    EXPECT_THAT(mount->options, testing::Contains(option));
+  }
+  std::ofstream file(Target("pv") + "/file");
+  file << std::string(kMiB, 'x') << std::flush;
+  EXPECT_FALSE(file.good()) << "it is full";
+  EXPECT_EQ(UnpublishForPod("pv", device.path).code(), StatusCode::kFailedPrecondition)
+      << "a file is open";
+  file.close();
+  ASSERT_OK(UnpublishForPod("pv", device.path));
+}
+
 TEST_F(PodVolumesTest, ASubPathOfTheKubeletIsThePathInTheVolume) {
   const auto device = MakeDevice("ext4", 64 * kMiB);
   ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
