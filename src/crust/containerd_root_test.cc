@@ -139,6 +139,40 @@ TEST_F(ContainerdTest, APodsContainersShareItsVolume) {
   EXPECT_EQ(CountIn("data/sandboxes"), 0u);
 }
 
+// The kubelet has the driver publish a volume, runs a sandbox, mounts the subPaths and makes the
+// containers, with no call to the handler in between.
+TEST_F(ContainerdTest, AVolumeOfAPodIsThereInEachSandbox) {
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  ASSERT_TRUE(Publish(PodRequest("pv", device, "ext4")).ok());
+  ASSERT_TRUE(RunPod().ok());
+  const auto one = StartIn("one", {MountOf(Target("pv"), "/data")});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(ShellIn(*one, "mkdir /data/sub && echo hello > /data/sub/file; ls /data"),
+            "lost+found\nsub\n");
+  const std::string bound = BindSubPath("pv", "two", "sub");
+  const auto two = StartIn("two", {MountOf(bound, "/data")});
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ(ShellIn(*two, "cat /data/file"), "hello\n");
+  StopPod();
+  EXPECT_TRUE(IsFree(device));
+  UnbindSubPath(bound);
+
+  // The next sandbox fails with the reason while the device cannot be mounted, and begins then.
+  base::UniqueFd claimed(open(device.path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  ASSERT_TRUE(claimed.valid());
+  EXPECT_THAT(std::string(base::Message(RunPod())),
+              HasSubstr(fmt::format("publish '{}' of pod", device.path)));
+  claimed.Reset();
+  const auto run = RunPod();
+  ASSERT_TRUE(run.ok()) << run;
+  const auto again = StartIn("one", {MountOf(Target("pv"), "/data")});
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(ShellIn(*again, "cat /data/sub/file"), "hello\n");
+  StopPod();
+  EXPECT_TRUE(UnpublishForPod("pv", device.path).ok());
+  EXPECT_EQ(CountIn("data/pods"), 0u);
+}
+
 TEST_F(ContainerdTest, OtherVolumesStillPropagate) {
   const std::string shared = folder_ / "shared";
   std::filesystem::create_directories(shared);

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,6 +80,7 @@ class HandlerFixture : public testing::Test {
 
   void TearDown() override {
     for (const std::string& id : containers_) Oci({"delete", "--force", id});
+    for (const std::string& bound : bound_) umount2(bound.c_str(), MNT_DETACH);
     handler_.reset();
     const auto table = mounter_->List();
     for (const auto& mount : *table) {
@@ -146,6 +148,44 @@ class HandlerFixture : public testing::Test {
     request.set_host_volume_id(device.path);
     request.set_host_target_path(Target(volume));
     return client_->RuntimeUnpublishVolume(request, kCallTime).status();
+  }
+
+  wire::RuntimePublishVolumeRequest PodRequest(const std::string& volume,
+                                               const platform::LoopDevice& device,
+                                               const std::string& type) const {
+    wire::RuntimePublishVolumeRequest request = PublishRequest(volume, device, type);
+    request.clear_sandbox_id();
+    request.set_pod_uid(uid_);
+    return request;
+  }
+  base::Status UnpublishForPod(const std::string& volume, const std::string& host_volume_id) {
+    wire::RuntimeUnpublishVolumeRequest request;
+    request.set_pod_uid(uid_);
+    request.set_host_volume_id(host_volume_id);
+    request.set_host_target_path(Target(volume));
+    return client_->RuntimeUnpublishVolume(request, kCallTime).status();
+  }
+
+  std::string SubPathSource(const std::string& volume, const std::string& container) const {
+    return fmt::format("{}/kubelet/pods/{}/volume-subpaths/{}/{}/0", folder_.path(), uid_, volume,
+                       container);
+  }
+  // Mounts a subPath as the kubelet does for a container: a folder of the target path, elsewhere.
+  // Returns the path, which is the source of the container's mount.
+  std::string BindSubPath(const std::string& volume, const std::string& container,
+                          const std::string& sub_path) {
+    const std::string source = Target(volume) + "/" + sub_path;
+    const std::string bound = SubPathSource(volume, container);
+    std::filesystem::create_directories(source);
+    std::filesystem::create_directories(bound);
+    EXPECT_EQ(mount(source.c_str(), bound.c_str(), nullptr, MS_BIND, nullptr), 0);
+    bound_.push_back(bound);
+    return bound;
+  }
+  // As the kubelet does when the container has ended.
+  void UnbindSubPath(const std::string& bound) {
+    EXPECT_EQ(umount2(bound.c_str(), UMOUNT_NOFOLLOW), 0);
+    std::erase(bound_, bound);
   }
 
   // Runs berth-oci as containerd's shim does.
@@ -253,6 +293,7 @@ class HandlerFixture : public testing::Test {
   std::string sandbox_ = "s" + uid_.substr(0, 8);
   std::vector<platform::LoopDevice> loops_;
   std::vector<std::string> containers_;
+  std::vector<std::string> bound_;  // mounts of subPaths
   int runs_ = 0;
 };
 

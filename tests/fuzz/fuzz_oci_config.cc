@@ -26,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!plain(name) || !plain(text_of)) continue;
     if (found == annotations->end() || found->second != text_of) std::abort();
   }
-  const std::vector<crust::KnownTarget> targets = {{.path = "/t/v", .resolved = "/r/t/v"}};
+  const std::vector<crust::KnownTarget> targets = {
+      {.path = "/t/v", .resolved = "/r/t/v", .sub_paths = "/s", .resolved_sub_paths = "/r/s"}};
   const auto mounts = crust::FindDeferredMounts(*config, targets, "/run/graft");
   if (!mounts.ok()) return 0;
   base::Json changed = *config;

@@ -176,17 +176,16 @@ Status PodVolumes::PublishVolume(const api::PodUid& pod, VolumeRecord volume,
     changed = known->host_volume_id != volume.host_volume_id || known->plan != volume.plan;
     *known = std::move(volume);
   }
-  if (changed) {
-    const Status stored = StoreRecord(record);
-    if (!stored.ok()) SetStateNow(pod, target, VolumeState::kPublished);
-    RETURN_IF_ERROR(stored);
-  }
-  Status made = MakePlaceholder(mounter_, target);
-  if (made.ok()) made = WritePlan(run_folder_, pod, record.targets());
+  const Status made = [&]() -> Status {
+    if (changed) RETURN_IF_ERROR(StoreRecord(record));
+    RETURN_IF_ERROR(MakePlaceholder(mounter_, target));
+    return WritePlan(run_folder_, pod, record.targets());
+  }();
   if (made.ok()) {
     if (is_new) LOG_INFO("the volume at {} is published for the sandboxes of pod {}", target, pod);
     return OkStatus();
   }
+  if (!is_new) SetStateNow(pod, target, VolumeState::kPublished);
   // The caller may never unpublish a volume whose publish failed for good. After a time-out it
   // does, because the placeholder may still be mounted.
   if (is_new && made.code() != StatusCode::kDeadlineExceeded) {

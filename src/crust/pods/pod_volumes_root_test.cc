@@ -11,28 +11,7 @@ constexpr const char* kPlaceholderMount = "tmpfs berth-crust";
 
 class PodVolumesTest : public HandlerFixture {
  protected:
-  void TearDown() override {
-    for (const std::string& bound : bound_) umount2(bound.c_str(), MNT_DETACH);
-    HandlerFixture::TearDown();
-  }
-
   std::string Id(const std::string& name) const { return sandbox_ + "-" + name; }
-
-  wire::RuntimePublishVolumeRequest PodRequest(const std::string& volume,
-                                               const platform::LoopDevice& device,
-                                               const std::string& type) const {
-    wire::RuntimePublishVolumeRequest request = PublishRequest(volume, device, type);
-    request.clear_sandbox_id();
-    request.set_pod_uid(uid_);
-    return request;
-  }
-  base::Status UnpublishForPod(const std::string& volume, const std::string& host_volume_id) {
-    wire::RuntimeUnpublishVolumeRequest request;
-    request.set_pod_uid(uid_);
-    request.set_host_volume_id(host_volume_id);
-    request.set_host_target_path(Target(volume));
-    return client_->RuntimeUnpublishVolume(request, kCallTime).status();
-  }
 
   // The file systems at a path of the host, the topmost last.
   std::vector<std::string> MountedAt(const std::string& path) {
@@ -42,27 +21,6 @@ class PodVolumesTest : public HandlerFixture {
       if (mount.mount_point == path) types.push_back(mount.fs_type + " " + mount.source);
     }
     return types;
-  }
-  std::string SubPathSource(const std::string& volume, const std::string& container) const {
-    return fmt::format("{}/kubelet/pods/{}/volume-subpaths/{}/{}/0", folder_.path(), uid_, volume,
-                       container);
-  }
-  // Mounts a subPath as the kubelet does for a container: a folder of the target path, elsewhere.
-  // Returns the path, which is the source of the container's mount.
-  std::string BindSubPath(const std::string& volume, const std::string& container,
-                          const std::string& sub_path) {
-    const std::string source = Target(volume) + "/" + sub_path;
-    const std::string bound = SubPathSource(volume, container);
-    std::filesystem::create_directories(source);
-    std::filesystem::create_directories(bound);
-    EXPECT_EQ(mount(source.c_str(), bound.c_str(), nullptr, MS_BIND, nullptr), 0);
-    bound_.push_back(bound);
-    return bound;
-  }
-  // As the kubelet does when the container has ended.
-  void UnbindSubPath(const std::string& bound) {
-    EXPECT_EQ(umount2(bound.c_str(), UMOUNT_NOFOLLOW), 0);
-    std::erase(bound_, bound);
   }
   // What containerd logs when the container cannot be created.
   std::string Refusal(const std::string& id, const std::vector<TestMount>& mounts) {
@@ -79,8 +37,6 @@ class PodVolumesTest : public HandlerFixture {
     EXPECT_EQ(CountIn("data/sandboxes"), 0u);
     EXPECT_EQ(CountIn("run/sandboxes"), 0u);
   }
-
-  std::vector<std::string> bound_;
 };
 
 TEST_F(PodVolumesTest, AContainerHasAVolumeThatWasPublishedBeforeItsSandbox) {

@@ -10,6 +10,7 @@
 #include "crust/pods/plan_file.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/files/record_files.h"
 #include "volume/fake_host.h"
 
 namespace berth::crust {
@@ -188,7 +189,13 @@ TEST_F(PodVolumesTest, VolumesAreFoundByTheCallersName) {
 }
 
 TEST_F(PodVolumesTest, APodHasNotMoreThan256Volumes) {
-  for (int i = 0; i < 256; ++i) ASSERT_OK(Publish(VolumeOf(fmt::format("v{}", i))));
+  PodRecord record{.pod_uid = kPod, .boot_id = *platform::ReadBootId()};
+  for (int i = 0; i < 256; ++i) {
+    record.volumes.push_back(VolumeOf(fmt::format("v{}", i)));
+    record.volumes.back().state = VolumeState::kPublished;
+  }
+  std::ofstream(Record()) << Encode(record);
+  Restart();
   EXPECT_EQ(Publish(VolumeOf("a")).code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(Publish(VolumeOf("v0")).ok());
 }
