@@ -41,6 +41,8 @@ StatusOr<std::vector<KnownTarget>> ContainerMounts::ListTargets(const SandboxRec
 }
 
 std::string ContainerMounts::Resolve(const std::string& path) const {
+  // The kubelet's folder may be a symlink, and so may be a folder in it.
+  if (auto resolved = platform::ResolveMountPoint(path); resolved.ok()) return *std::move(resolved);
   std::string_view rest;
   if (!IsBelow(path, options_.kubelet_folder, rest)) return path;
   return fmt::format("{}/{}", options_.resolved_kubelet_folder, rest);

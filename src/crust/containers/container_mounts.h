@@ -52,7 +52,8 @@ class ContainerMounts {
  private:
   // The targets as they may stand in a config.json, from the pod's plan and the sandbox's record.
   base::StatusOr<std::vector<KnownTarget>> ListTargets(const SandboxRecord& record) const;
-  // Returns a path in the kubelet's folder without symlinks.
+  // Returns a path in the kubelet's folder without symlinks. If its folder does not exist yet, only
+  // the kubelet's folder is resolved.
   std::string Resolve(const std::string& path) const;
   // Finds the sub paths of those mounts whose source is a mount of the kubelet.
   base::Status FindSubPaths(const std::vector<KnownTarget>& targets,

@@ -42,6 +42,8 @@ StatusOr<std::unique_ptr<PodVolumes>> PodVolumes::Open(const Paths& paths,
   for (PodRecord& record : loaded.records) {
     const api::PodUid pod = record.pod_uid;
     LOG_INFO("pod {} has {} volumes", pod, record.volumes.size());
+    // Without the plan, berth-oci would start containers that have the placeholders as volumes.
+    RETURN_IF_ERROR(WritePlan(paths.run(), pod, record.targets()));
     pods->pods_.emplace(pod, std::move(record));
   }
   return pods;
@@ -58,8 +60,8 @@ StatusOr<bool> PodVolumes::IsGone(const PodRecord& record, const std::string& ku
   }
   ASSIGN_OR_RETURN(const auto table, mounter_.List());
   return std::ranges::none_of(table, [&](const platform::MountEntry& mount) {
-    return IsPlaceholder(mount) && mount.mount_point.find("/pods/" + record.pod_uid.text() +
-                                                          "/volumes/") != std::string::npos;
+    return IsPlaceholder(mount) &&
+           mount.mount_point.find("/" + record.pod_uid.text() + "/volumes/") != std::string::npos;
   });
 }
 

@@ -35,7 +35,8 @@ namespace berth::crust {
 
 class PodVolumes {
  public:
-  // Loads the records of this boot. `mounter` is borrowed and must outlive the result. Errors: a
+  // Loads the records of this boot, and writes the plans of their pods if they are missing. The
+  // folder of plans exists. `mounter` is borrowed and must outlive the result. Errors: a
   // folder or record cannot be read or written.
   static base::StatusOr<std::unique_ptr<PodVolumes>> Open(const Paths& paths,
                                                           platform::Mounter& mounter,

@@ -140,28 +140,35 @@ TEST_F(PodVolumesTest, AContainerNeverGetsTheEmptyFolderOfASubPath) {
 }
 
 TEST_F(PodVolumesTest, TheKubeletsFolderMayBeALink) {
-  std::filesystem::create_directories(folder_ / "disk/kubelet");
-  std::filesystem::remove_all(folder_ / "kubelet");
-  std::filesystem::create_symlink(folder_ / "disk/kubelet", folder_ / "kubelet");
-  Restart();
-  const auto device = MakeDevice("ext4", 64 * kMiB);
-  ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
-  BeginSandbox();
-  // containerd may write either form.
-  const std::string bound = BindSubPath("pv", "one", "sub");
-  const std::string resolved = std::filesystem::canonical(bound);
-  ASSERT_NE(bound, resolved);
-  StartContainer(Id("one"), {{bound, "/data"}});
-  StartContainer(Id("two"), {{resolved, "/data"}});
-  EXPECT_EQ(Shell(Id("one"), "echo hello > /data/file").exit_code, 0);
-  EXPECT_EQ(Shell(Id("two"), "cat /data/file").out, "hello\n");
-  UnbindSubPath(bound);
-  Delete(Id("one"));
-  Delete(Id("two"));
-  ASSERT_OK(UnpublishForPod("pv", device.path));
-  const auto table = mounter_->List();
-  for (const auto& mount : *table) {
-    EXPECT_FALSE(mount.mount_point.starts_with(folder_ / "disk/kubelet")) << mount.mount_point;
+  for (const std::string& link : {std::string("kubelet"), std::string("kubelet/pods")}) {
+    SCOPED_TRACE(link);
+    BeAnotherPod();
+    const auto device = MakeDevice("ext4", 64 * kMiB);
+    std::filesystem::remove_all(folder_ / "kubelet");
+    std::filesystem::create_directories(folder_ / ("disk/" + link));
+    std::filesystem::create_directories(std::filesystem::path(folder_ / link).parent_path());
+    std::filesystem::create_symlink(folder_ / ("disk/" + link), folder_ / link);
+    Restart();
+    ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
+    BeginSandbox();
+    // containerd may write either form.
+    const std::string bound = BindSubPath("pv", "one", "sub");
+    const std::string resolved = std::filesystem::canonical(bound);
+    ASSERT_NE(bound, resolved);
+    StartContainer(Id("one"), {{bound, "/data"}});
+    StartContainer(Id("two"), {{resolved, "/data"}});
+    EXPECT_EQ(Shell(Id("one"), "echo hello > /data/file").exit_code, 0);
+    EXPECT_EQ(Shell(Id("two"), "cat /data/file").out, "hello\n");
+    StartContainer(Id("all"), {{std::filesystem::canonical(Target("pv")), "/data"}});
+    EXPECT_EQ(Shell(Id("all"), "cat /data/sub/file").out, "hello\n");
+    UnbindSubPath(bound);
+    for (const char* name : {"one", "two", "all"}) Delete(Id(name));
+    ASSERT_OK(UnpublishForPod("pv", device.path));
+    Delete(sandbox_);
+    const auto table = mounter_->List();
+    for (const auto& mount : *table) {
+      EXPECT_FALSE(mount.mount_point.starts_with(folder_ / "disk/kubelet")) << mount.mount_point;
+    }
   }
 }
 
