@@ -68,7 +68,7 @@ class SandboxTest : public testing::Test {
     request.set_host_target_path(folder_ / "target");
     request.set_file_system(type);
     for (const std::string& option : options) request.add_mount_options(option);
-    return MakePlan(request, {.file_systems = {"ext4"}, .shares = {"nfs4"}}, "v1");
+    return MakePlan(request, {.file_systems = {"ext4"}, .shares = {"nfs4"}});
   }
   base::Status Publish(const MountPlan& plan) {
     return sandbox_->PublishVolume(plan, {.cancelled = [] { return false; }});
