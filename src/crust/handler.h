@@ -48,7 +48,7 @@ struct HandlerOptions {
   std::chrono::milliseconds check_interval{std::chrono::seconds(30)};
   // How long a device may stay busy after its last mount is gone.
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
-  // How long a call waits for another call of its sandbox. The creation of a container waits
+  // How long a call waits for another call of its sandbox or pod. The creation of a container waits
   // longer, because its failure ends a pod whose restartPolicy is Never.
   std::chrono::milliseconds patience{std::chrono::seconds(10)};
   std::chrono::milliseconds container_patience{std::chrono::seconds(90)};
