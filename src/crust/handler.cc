@@ -283,7 +283,12 @@ Status Handler::PublishPodVolumes(Entry& entry) {
   for (VolumeRecord& volume : volumes) {
     const std::string context =
         fmt::format("publish {} of pod {}", Quote(volume.host_volume_id), entry.pod_uid);
+    const platform::TargetPath target = volume.target;
+    const bool grow = volume.grow;
     RETURN_IF_ERROR_WITH(steps_.PublishVolume(entry, std::move(volume)), context);
+    if (!grow) continue;
+    const auto grown = ExpandVolume(*entry.sandbox, *entry.record.FindTarget(target), 0);
+    RETURN_IF_ERROR_WITH(grown, "grow it");
   }
   return OkStatus();
 }
@@ -387,7 +392,7 @@ StatusOr<Handler::HeldVolume> Handler::HoldVolume(const Request& request) {
 
 StatusOr<Handler::HeldVolume> Handler::HoldVolumeOfPod(const api::PodUid& pod,
                                                        const std::string& host_volume_id) {
-  ASSIGN_OR_RETURN(const platform::TargetPath target, pods_->FindVolume(pod, host_volume_id));
+  ASSIGN_OR_RETURN(const VolumeRecord known, pods_->FindVolume(pod, host_volume_id));
   Status why = Error(StatusCode::kUnavailable, "pod {} has no sandbox now", pod);
   for (const std::string& id : sandboxes_.FindSandboxes(pod)) {
     StatusOr<Hold> hold = HoldSandbox(id);
@@ -395,7 +400,7 @@ StatusOr<Handler::HeldVolume> Handler::HoldVolumeOfPod(const api::PodUid& pod,
       if (hold.status().code() != StatusCode::kNotFound) why = hold.status();
       continue;
     }
-    const VolumeRecord* volume = (*hold)->record.FindTarget(target);
+    const VolumeRecord* volume = (*hold)->record.FindTarget(known.target);
     if ((*hold)->record.ending || volume == nullptr || volume->state != VolumeState::kPublished) {
       continue;
     }
@@ -436,6 +441,15 @@ StatusOr<wire::RuntimeExpandVolumeResponse> Handler::RuntimeExpandVolume(
   if (!options_.offer.Has(wire::RuntimeCapability::RPC::VOLUME_RESIZE)) {
     return Error(StatusCode::kFailedPrecondition,
                  "this handler does not offer the expansion of volumes");
+  }
+  const api::PodUid pod(request.pod_uid());
+  ASSIGN_OR_RETURN(const bool of_pod, NamesPod(request.sandbox_id(), pod, options_.offer));
+  if (of_pod) {
+    ASSIGN_OR_RETURN(const VolumeRecord known, pods_->FindVolume(pod, request.host_volume_id()));
+    // It is noted before the sandboxes are looked at, so one that begins meanwhile grows it, too.
+    RETURN_IF_ERROR(pods_->NoteGrowth(pod, known.target));
+    ASSIGN_OR_RETURN(const bool in_sandbox, IsInSandbox(pod, known.target));
+    if (!in_sandbox) return CheckGrowth(known, request.required_bytes());
   }
   ASSIGN_OR_RETURN(const HeldVolume held, HoldVolume(request));
   const std::string& sandbox_id = held.hold->record.sandbox_id;

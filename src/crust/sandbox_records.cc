@@ -57,10 +57,12 @@ const VolumeRecord* SandboxRecord::FindVolume(std::string_view host_volume_id) c
 Json EncodeVolumes(const std::vector<VolumeRecord>& volumes) {
   Json list = Json::array();
   for (const VolumeRecord& volume : volumes) {
-    list.push_back({{"hostVolumeId", volume.host_volume_id},
-                    {"target", volume.target.text()},
-                    {"state", StateName(volume.state)},
-                    {"plan", Encode(volume.plan)}});
+    Json member = {{"hostVolumeId", volume.host_volume_id},
+                   {"target", volume.target.text()},
+                   {"state", StateName(volume.state)},
+                   {"plan", Encode(volume.plan)}};
+    if (volume.grow) member["grow"] = true;
+    list.push_back(std::move(member));
   }
   return list;
 }
@@ -69,7 +71,8 @@ StatusOr<std::vector<VolumeRecord>> DecodeVolumes(const Json& list) {
   std::vector<VolumeRecord> volumes;
   for (const Json& member : list) {
     VolumeRecord volume{.host_volume_id = json::String(member, {"hostVolumeId"}),
-                        .target = platform::TargetPath(json::String(member, {"target"}))};
+                        .target = platform::TargetPath(json::String(member, {"target"})),
+                        .grow = json::Bool(member, {"grow"})};
     ASSIGN_OR_RETURN(volume.state, StateFrom(json::String(member, {"state"})));
     ASSIGN_OR_RETURN(volume.plan, DecodeMountPlan(json::Map(member, {"plan"})));
     volumes.push_back(std::move(volume));

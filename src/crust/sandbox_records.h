@@ -29,6 +29,8 @@ struct VolumeRecord {
   platform::TargetPath target;  // the host does not mount the volume there
   VolumeState state = VolumeState::kPublishing;
   MountPlan plan;
+  // In a pod's record: a sandbox that gets the volume grows its file system to the device's size.
+  bool grow = false;
 };
 
 struct SandboxRecord {

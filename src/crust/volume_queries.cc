@@ -33,26 +33,31 @@ StatusOr<wire::RuntimeGetVolumeStatsResponse> ReadVolumeStats(Sandbox& sandbox,
   return response;
 }
 
+StatusOr<wire::RuntimeExpandVolumeResponse> CheckGrowth(const VolumeRecord& volume,
+                                                        int64_t required_bytes) {
+  wire::RuntimeExpandVolumeResponse response;
+  const Device& device = volume.plan.device;
+  if (!device.block) return response;
+  ASSIGN_OR_RETURN(const int64_t size, ReadDeviceSize(device));
+  if (size < required_bytes) {
+    // The device may still grow, so the caller should try again. FAILED_PRECONDITION would be
+    // final.
+    return Error(StatusCode::kUnavailable,
+                 "device {} has {} bytes, but {} are requested: the device has to grow first",
+                 Quote(device.source), size, required_bytes);
+  }
+  response.set_capacity_bytes(size);
+  return response;
+}
+
 StatusOr<wire::RuntimeExpandVolumeResponse> ExpandVolume(Sandbox& sandbox,
                                                          const VolumeRecord& volume,
                                                          int64_t required_bytes) {
-  const Device& device = volume.plan.device;
-  int64_t size = 0;
-  if (device.block) {
-    ASSIGN_OR_RETURN(size, ReadDeviceSize(device));
-    if (size < required_bytes) {
-      // The device may still grow, so the caller should try again. FAILED_PRECONDITION would be
-      // final.
-      return Error(StatusCode::kUnavailable,
-                   "device {} has {} bytes, but {} are requested: the device has to grow first",
-                   Quote(device.source), size, required_bytes);
-    }
-  }
+  ASSIGN_OR_RETURN(wire::RuntimeExpandVolumeResponse response, CheckGrowth(volume, required_bytes));
   ASSIGN_OR_RETURN(const int64_t capacity, sandbox.ExpandVolume(volume.plan));
-  wire::RuntimeExpandVolumeResponse response;
   // For a block device the capacity is the device's size, because a file system uses some of the
   // device for itself.
-  response.set_capacity_bytes(device.block ? size : capacity);
+  if (!volume.plan.device.block) response.set_capacity_bytes(capacity);
   return response;
 }
 

@@ -15,8 +15,13 @@ namespace berth::crust {
 base::StatusOr<::crust::v1alpha1::RuntimeGetVolumeStatsResponse> ReadVolumeStats(
     Sandbox& sandbox, const VolumeRecord& volume);
 
-// Grows the volume's file system to the size of its device. UNAVAILABLE: the device has less than
-// `required_bytes`, but may still grow. Other errors: see Sandbox::ExpandVolume.
+// Checks whether the volume's file system can grow to `required_bytes`. Returns the device's size;
+// without a size for a share. UNAVAILABLE: the device has less, but may still grow.
+base::StatusOr<::crust::v1alpha1::RuntimeExpandVolumeResponse> CheckGrowth(
+    const VolumeRecord& volume, int64_t required_bytes);
+
+// Grows the volume's file system to the size of its device. Errors are those
+// of CheckGrowth; other errors: see Sandbox::ExpandVolume.
 base::StatusOr<::crust::v1alpha1::RuntimeExpandVolumeResponse> ExpandVolume(
     Sandbox& sandbox, const VolumeRecord& volume, int64_t required_bytes);
 

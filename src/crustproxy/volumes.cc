@@ -170,9 +170,11 @@ StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::Publish(
                                     job.volume.pod, job.volume.names, job.volume.spec, [&] {
                                       return CanDefer(request, job.record, job.volume, job.driver);
                                     }));
-  if (known != nullptr && known->handler != job.handler.socket) {
-    // The mount may have been left to the handler in the record.
-    RETURN_IF_ERROR(UndoPublish(job));
+  if (const PodUse* before = job.record.FindPod(request.target_path()); before != nullptr) {
+    // An earlier call may have reached the handler. The pod has no sandbox yet, so nothing is lost
+    // if that begins again; and the driver must not find the handler's placeholder at its target.
+    RETURN_IF_ERROR(before->handler == job.handler.socket ? UnpublishFromPod(*before)
+                                                          : UndoPublish(job));
   }
   if (job.handler.socket.empty()) return PublishOnHost(request, std::move(job.record));
   if (job.record.name.empty()) job.record.name = target->volume;

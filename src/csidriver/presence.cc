@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "block/mounts.h"
+#include "platform/mounts/placeholder.h"
 
 namespace berth::csidriver {
 namespace {
@@ -32,7 +33,7 @@ base::StatusOr<Presence> Presence::Find(const block::Pool& pool, platform::Mount
 
 Found Presence::FindAt(std::string_view path) const {
   const platform::MountEntry* mount = MountAt(path);
-  if (mount == nullptr) return Found::kNothing;
+  if (mount == nullptr || platform::IsPlaceholder(*mount)) return Found::kNothing;
   if (device_.has_value()) {
     const bool ours =
         block::ShowsFileSystemOf(*mount, *device_) || block::ShowsNodeOf(*mount, *device_);

@@ -15,7 +15,7 @@
 namespace berth::csidriver {
 
 enum class Found {
-  kNothing,  // no mount there
+  kNothing,  // no mount there, or the placeholder of a runtime handler
   kOurs,     // a mount of this volume
   kForeign,  // a mount of something else
 };

@@ -33,7 +33,7 @@ StatusOr<std::string> FindSubPath(const std::vector<platform::MountEntry>& table
                  Quote(target), Quote(bound), why);
   };
   const platform::MountEntry* placeholder = platform::FindMount(table, target);
-  if (placeholder == nullptr || !IsPlaceholder(*placeholder)) {
+  if (placeholder == nullptr || !platform::IsPlaceholder(*placeholder)) {
     return refuse("the placeholder of the volume is not mounted");
   }
   const platform::MountEntry* mount = platform::FindMount(table, bound);

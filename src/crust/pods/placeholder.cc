@@ -11,7 +11,6 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-constexpr std::string_view kSource = "berth-crust";
 // Enough for the folders of the subPaths of all containers of a pod. Only root can enter it.
 constexpr const char* kLimits = "size=64k,nr_inodes=8192,mode=0700";
 
@@ -25,14 +24,10 @@ StatusOr<Mounted> FindMounted(platform::Mounter& mounter, const platform::Target
   ASSIGN_OR_RETURN(const auto table, mounter.List());
   const platform::MountEntry* mount = platform::FindMount(table, *path);
   if (mount == nullptr) return Mounted::kNothing;
-  return IsPlaceholder(*mount) ? Mounted::kPlaceholder : Mounted::kOther;
+  return platform::IsPlaceholder(*mount) ? Mounted::kPlaceholder : Mounted::kOther;
 }
 
 }  // namespace
-
-bool IsPlaceholder(const platform::MountEntry& mount) {
-  return mount.fs_type == "tmpfs" && mount.source == kSource && mount.root == "/";
-}
 
 Status MakePlaceholder(platform::Mounter& mounter, const platform::TargetPath& target) {
   ASSIGN_OR_RETURN(const Mounted mounted, FindMounted(mounter, target));
@@ -43,9 +38,9 @@ Status MakePlaceholder(platform::Mounter& mounter, const platform::TargetPath& t
                  target);
   }
   RETURN_IF_ERROR(platform::MakeFolders(target.text(), 0750));
-  return mounter.Mount({.source = std::string(kSource),
+  return mounter.Mount({.source = std::string(platform::kPlaceholderSource),
                         .target = target.text(),
-                        .fs_type = "tmpfs",
+                        .fs_type = std::string(platform::kPlaceholderType),
                         .options = {"nosuid", "nodev", "noexec", kLimits}});
 }
 

@@ -9,11 +9,9 @@
 #include "base/status.h"
 #include "platform/mounts/mount_paths.h"
 #include "platform/mounts/mounter.h"
+#include "platform/mounts/placeholder.h"
 
 namespace berth::crust {
-
-// Whether the mount is a placeholder.
-bool IsPlaceholder(const platform::MountEntry& mount);
 
 // Mounts a placeholder at `target`, whose folder is made if it is missing. OK if one is mounted
 // there. FAILED_PRECONDITION: something else is mounted there. DEADLINE_EXCEEDED: the outcome is

@@ -60,7 +60,7 @@ StatusOr<bool> PodVolumes::IsGone(const PodRecord& record, const std::string& ku
   }
   ASSIGN_OR_RETURN(const auto table, mounter_.List());
   return std::ranges::none_of(table, [&](const platform::MountEntry& mount) {
-    return IsPlaceholder(mount) &&
+    return platform::IsPlaceholder(mount) &&
            mount.mount_point.find("/" + record.pod_uid.text() + "/volumes/") != std::string::npos;
   });
 }
@@ -176,6 +176,7 @@ Status PodVolumes::PublishVolume(const api::PodUid& pod, VolumeRecord volume,
   } else {
     RETURN_IF_ERROR(CheckReplacement(pod, *known, volume, is_used));
     changed = known->host_volume_id != volume.host_volume_id || known->plan != volume.plan;
+    volume.grow = known->grow;
     *known = std::move(volume);
   }
   const Status made = [&]() -> Status {
@@ -222,6 +223,18 @@ Status PodVolumes::UnpublishVolume(const api::PodUid& pod, const platform::Targe
   return OkStatus();
 }
 
+Status PodVolumes::NoteGrowth(const api::PodUid& pod, const platform::TargetPath& target) {
+  ASSIGN_OR_RETURN(const auto lock, LockPod(pod));
+  PodRecord record = CopyRecord(pod);
+  VolumeRecord* known = record.FindTarget(target);
+  if (known == nullptr) {
+    return Error(StatusCode::kNotFound, "pod {} has no volume at {} any more", pod, target);
+  }
+  if (known->grow) return OkStatus();
+  known->grow = true;
+  return StoreRecord(std::move(record));
+}
+
 Status PodVolumes::ForgetVolume(PodRecord record, const platform::TargetPath& target) {
   RETURN_IF_ERROR(RemovePlaceholder(mounter_, target));
   std::erase_if(record.volumes,
@@ -243,11 +256,11 @@ StatusOr<std::vector<platform::TargetPath>> PodVolumes::ListTargets(const api::P
   return CopyRecord(pod).targets();
 }
 
-StatusOr<platform::TargetPath> PodVolumes::FindVolume(const api::PodUid& pod,
-                                                      std::string_view host_volume_id) {
+StatusOr<VolumeRecord> PodVolumes::FindVolume(const api::PodUid& pod,
+                                              std::string_view host_volume_id) {
   ASSIGN_OR_RETURN(const std::vector<VolumeRecord> volumes, ListVolumes(pod));
   const auto found = std::ranges::find(volumes, host_volume_id, &VolumeRecord::host_volume_id);
-  if (found != volumes.end()) return found->target;
+  if (found != volumes.end()) return *found;
   return Error(StatusCode::kNotFound, "pod {} has no volume {}", pod,
                Quote(host_volume_id.substr(0, 512)));
 }

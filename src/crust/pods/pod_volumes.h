@@ -65,14 +65,17 @@ class PodVolumes {
                                std::string_view host_volume_id,
                                const std::function<base::Status()>& take_out);
 
+  // Has the volume's file system grow to its device in each sandbox that begins from now on.
+  // NOT_FOUND: the pod has no volume there.
+  base::Status NoteGrowth(const api::PodUid& pod, const platform::TargetPath& target);
+
   // Returns the volumes that a sandbox of the pod gets. INTERNAL: the pod's record cannot be read.
   base::StatusOr<std::vector<VolumeRecord>> ListVolumes(const api::PodUid& pod);
   // Returns the target paths of all volumes of the pod, also of those that are being unpublished.
   // INTERNAL: as ListVolumes.
   base::StatusOr<std::vector<platform::TargetPath>> ListTargets(const api::PodUid& pod);
-  // Returns the target of the pod's volume by the caller's name for it. NOT_FOUND: there is none.
-  base::StatusOr<platform::TargetPath> FindVolume(const api::PodUid& pod,
-                                                  std::string_view host_volume_id);
+  // Returns the pod's volume by the caller's name for it. NOT_FOUND: there is none.
+  base::StatusOr<VolumeRecord> FindVolume(const api::PodUid& pod, std::string_view host_volume_id);
 
  private:
   PodVolumes(const Paths& paths, platform::Mounter& mounter, std::chrono::milliseconds patience,

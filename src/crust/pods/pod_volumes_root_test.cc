@@ -243,5 +243,32 @@ TEST_F(PodVolumesTest, AVolumeIsMeasuredAndGrowsByThePod) {
   ASSERT_OK(UnpublishForPod("pv", device.path));
 }
 
+TEST_F(PodVolumesTest, AVolumeThatGrowsBeforeTheSandboxGrowsWithIt) {
+  const auto device = MakeDevice("xfs");
+  ASSERT_OK(Publish(PodRequest("pv", device, "xfs")));
+  wire::RuntimeExpandVolumeRequest expand;
+  expand.set_pod_uid(uid_);
+  expand.set_host_volume_id(device.path);
+  expand.set_required_bytes(500 * kMiB);
+  EXPECT_EQ(client_->RuntimeExpandVolume(expand, kCallTime).status().code(),
+            StatusCode::kUnavailable)
+      << "the device has not grown";
+  std::filesystem::resize_file(folder_ / "image0", 500 * kMiB);
+  ASSERT_TRUE(platform::RefreshLoopSize(device).ok());
+  const auto grown = client_->RuntimeExpandVolume(expand, kCallTime);
+  ASSERT_OK(grown);
+  EXPECT_EQ(grown->capacity_bytes(), static_cast<int64_t>(500 * kMiB));
+  Restart();
+  ASSERT_OK(Publish(PodRequest("pv", device, "xfs")));  // as after a restart of the kubelet
+  BeginSandbox();
+  wire::RuntimeGetVolumeStatsRequest stats;
+  stats.set_pod_uid(uid_);
+  stats.set_host_volume_id(device.path);
+  const auto usage = client_->RuntimeGetVolumeStats(stats, kCallTime);
+  ASSERT_OK(usage);
+  EXPECT_GT(usage->usage(0).total(), static_cast<int64_t>(420 * kMiB));
+  ASSERT_OK(UnpublishForPod("pv", device.path));
+}
+
 }  // namespace
 }  // namespace berth::crust

@@ -188,12 +188,12 @@ TEST_F(PodVolumesTest, APlaceholderWithoutARecordIsUnmounted) {
 
 TEST_F(PodVolumesTest, VolumesAreFoundByTheCallersName) {
   ASSERT_OK(Publish(VolumeOf("a")));
-  EXPECT_EQ(*pods_->FindVolume(kPod, "/dev/a"), Target("a"));
+  EXPECT_EQ(pods_->FindVolume(kPod, "/dev/a")->target, Target("a"));
   EXPECT_EQ(pods_->FindVolume(kPod, "/dev/b").status().code(), StatusCode::kNotFound);
   VolumeRecord other_name = VolumeOf("a");
   other_name.host_volume_id = "/dev/disk/by-id/a";
   ASSERT_OK(Publish(other_name));
-  EXPECT_EQ(*pods_->FindVolume(kPod, "/dev/disk/by-id/a"), Target("a"));
+  EXPECT_EQ(pods_->FindVolume(kPod, "/dev/disk/by-id/a")->target, Target("a"));
 }
 
 TEST_F(PodVolumesTest, APodHasNotMoreThan256Volumes) {
