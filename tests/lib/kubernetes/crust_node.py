@@ -92,9 +92,10 @@ class CrustNode(Node):
             return [line.split()[4] for line in table if line.partition(" - ")[2].split()[1] in devices]
 
     def events(self, name, reason):
-        """Gives what events of this reason say about the pod."""
+        """Gives what events of this reason say about the pod that has this name now."""
+        uid = self.cluster.get("Pod", name, "default")["metadata"]["uid"]
         return [event["message"] for event in self.cluster.items("Event", "default")
-                if event["involvedObject"].get("name") == name and event["reason"] == reason]
+                if event["involvedObject"].get("uid") == uid and event["reason"] == reason]
 
     def wait_until_free(self):
         """Waits until nothing of a deferred volume is left."""
