@@ -4,11 +4,13 @@ import shutil
 import sys
 import tempfile
 
+import grpc
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "conformance" / "csi"))
 
 from lib import csi_double  # noqa: E402
+from lib.rules import broken_rules  # noqa: E402
 
 import bench as workbench  # noqa: E402
 import cases_controller  # noqa: E402,F401
@@ -16,8 +18,7 @@ import cases_groups  # noqa: E402,F401
 import cases_identity  # noqa: E402,F401
 import cases_node  # noqa: E402,F401
 import driver as csi_driver  # noqa: E402
-from case import CASES, Violation  # noqa: E402
-from driver import Refused  # noqa: E402
+from case import CASES  # noqa: E402
 
 pytestmark = [pytest.mark.csifaults, pytest.mark.csi, pytest.mark.conformance]
 
@@ -55,22 +56,9 @@ def honest(double, bench):
     double.be_wrong()
     if not double.alive():
         double.start()
-        csi_driver.grpc.channel_ready_future(bench.driver.channel).result(timeout=30)
+        grpc.channel_ready_future(bench.driver.channel).result(timeout=30)
     yield bench.capabilities()
     double.be_wrong()
-
-
-def broken_rules(bench, capabilities, cases):
-    """Runs the suite case by case, until it reports a broken rule."""
-    for case in cases:
-        if case.missing(capabilities):
-            continue
-        try:
-            case.run(bench)
-        except Violation as violation:
-            yield violation.rule, str(violation)
-        except Refused:
-            pass  # this belongs to another rule
 
 
 def test_the_double_is_honest_by_itself(bench, honest):

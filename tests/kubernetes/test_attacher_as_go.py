@@ -4,7 +4,7 @@ import time
 import grpc
 import pytest
 from lib import objects
-from lib.csi_messages import csi
+from lib.proto_messages import csi
 from lib.kubernetes.csi_proxy import Proxied, other_capabilities
 from lib.kubernetes.hostpath import group_driver
 from lib.kubernetes.world import NODE, RIGHTS, rules_of

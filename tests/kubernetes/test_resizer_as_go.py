@@ -4,7 +4,7 @@ import time
 import grpc
 import pytest
 from lib import objects
-from lib.csi_messages import csi
+from lib.proto_messages import csi
 from lib.kubernetes.cluster import Cluster
 from lib.kubernetes.csi_proxy import Proxied, other_capabilities
 from lib.standalone import wait_for

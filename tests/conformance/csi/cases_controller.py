@@ -1,7 +1,8 @@
 """Service Controller: volumes, attaching, snapshots."""
 from bench import MIB, SIZE, mount
 from case import case
-from driver import Refused
+
+from lib.rules import Refused
 
 MAKES = "CREATE_DELETE_VOLUME"
 ATTACHES = (MAKES, "PUBLISH_UNPUBLISH_VOLUME")

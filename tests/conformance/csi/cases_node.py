@@ -4,7 +4,8 @@ import re
 
 from bench import SIZE, mount
 from case import case
-from driver import Refused
+
+from lib.rules import Refused
 
 MAKES = "CREATE_DELETE_VOLUME"
 STAGES = (MAKES, "NODE_STAGE_UNSTAGE_VOLUME")

@@ -1,104 +1,27 @@
-"""A client of any CSI driver by its socket. It checks the rules for all answers with every call: the answer comes,
-its code is one of gRPC's, an error has a message and no details, and strings, maps and numbers are within their
-bounds."""
-import socket
-import time
-
-import grpc
-from google.protobuf import json_format, message
+"""A client of any CSI driver by its socket. It checks the rules for all answers with every call: besides those of
+RulesClient, an error has no details, and strings, maps and numbers are within their bounds."""
 from google.protobuf.descriptor import FieldDescriptor
 
-from case import Violation
-from lib.csi_messages import csi
+from lib.proto_messages import csi
+from lib.rules import Violation
+from lib.rules_client import RulesClient
 
 PATHS = ("staging_target_path", "target_path", "volume_path")
 
 
-class Refused(Exception):
-    """The driver answered with an error."""
-
-    def __init__(self, method, code, text):
-        super().__init__(f"{method}: {code}: {text}")
-        self.method = method
-        self.code = code
-        self.text = text
-
-
-class Driver:
+class Driver(RulesClient):
     def __init__(self, endpoint, seconds=60):
-        self.endpoint = str(endpoint)
-        self.seconds = seconds
-        self.channel = grpc.insecure_channel(f"unix:{self.endpoint}")
-        self.services = {method.name: service for service in csi.DESCRIPTOR.services_by_name.values()
-                         for method in service.methods}
+        super().__init__(csi, endpoint, seconds)
 
-    def close(self):
-        self.channel.close()
-
-    def call(self, method, **fields):
-        """Gives the answer, or raises Refused for an error. After ABORTED the call is repeated a few times, as CSI
-        asks of a caller."""
-        request = json_format.ParseDict(fields, getattr(csi, f"{method}Request")())
-        for attempt in range(5):
-            try:
-                return self._once(method, request)
-            except Refused as refused:
-                if refused.code != "ABORTED" or attempt == 4 or method.startswith("List"):
-                    if refused.code == "ABORTED" and attempt == 4:
-                        raise Violation("aborted-forever", f"{method}: ABORTED, although no other call is pending") \
-                            from refused
-                    raise
-            time.sleep(0.05 * 2 ** attempt)
-        raise AssertionError("not reached")
-
-    def _once(self, method, request):
-        path = f"/{self.services[method].full_name}/{method}"
-        call = self.channel.unary_unary(path, request_serializer=lambda m: m.SerializeToString(),
-                                        response_deserializer=None)
-        try:
-            data = call(request, timeout=self.seconds, wait_for_ready=False)
-        except grpc.RpcError as error:
-            raise self._refusal(method, error) from error
-        answer = getattr(csi, f"{method}Response")()
-        try:
-            answer.ParseFromString(data)
-        except (message.DecodeError, UnicodeDecodeError) as error:
-            raise Violation("invalid-utf8", f"{method}: the answer cannot be read: {error}") from error
+    def check_answer(self, method, answer):
         check_limits(method, answer)
-        return answer
 
-    def _goes_away(self):
-        """Tells whether the driver has ended or is ending, because its connections close before its socket does."""
-        deadline = time.monotonic() + 1
-        while self.listens():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-        return True
-
-    def _refusal(self, method, error):
-        code = error.code().name
-        if code == "DEADLINE_EXCEEDED":
-            return Violation("hangs", f"{method}: no answer within {self.seconds} s")
-        if code == "UNAVAILABLE":
-            if self._goes_away():
-                return Violation("dies", f"{method}: the driver is gone")
-            return Violation("loses-answers", f"{method}: UNAVAILABLE, although the driver is there: {error.details()}")
-        if code == "UNKNOWN":
-            return Violation("unknown-code", f"{method}: the code says nothing: {error.details()}")
-        if not error.details():
-            return Violation("error-without-message", f"{method}: {code} without a message")
-        if any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ()):
-            return Violation("error-with-details", f"{method}: {code} with details")
-        return Refused(method, code, error.details())
-
-    def listens(self):
-        with socket.socket(socket.AF_UNIX) as probe:
-            try:
-                probe.connect(self.endpoint)
-            except OSError:
-                return False
-        return True
+    def refusal(self, method, error):
+        found = super().refusal(method, error)
+        if not isinstance(found, Violation) and any(key == "grpc-status-details-bin"
+                                                    for key, _ in error.trailing_metadata() or ()):
+            return Violation("error-with-details", f"{method}: {error.code().name} with details")
+        return found
 
 
 def check_limits(method, answer):

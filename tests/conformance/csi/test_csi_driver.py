@@ -5,7 +5,9 @@ import cases_controller  # noqa: F401
 import cases_groups  # noqa: F401
 import cases_identity  # noqa: F401
 import cases_node  # noqa: F401
-from case import CASES, Violation
+from case import CASES
+
+from lib.rules import Violation
 
 
 @pytest.mark.csi

@@ -6,7 +6,7 @@ import grpc
 from google.protobuf import json_format
 
 from lib import protobuf
-from lib.csi_messages import csi
+from lib.proto_messages import csi
 
 SECONDS = 60  # for a call of the driver without a deadline
 

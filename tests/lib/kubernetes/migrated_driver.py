@@ -1,7 +1,7 @@
 """A CSI driver that has replaced an in-tree plugin: it does nothing, keeps the requests, and answers as such a driver does."""
 from google.protobuf import json_format
 
-from lib.csi_messages import csi
+from lib.proto_messages import csi
 from lib.kubernetes.csi_proxy import CsiServer
 
 RPCS = ("CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME", "PUBLISH_READONLY", "EXPAND_VOLUME")
