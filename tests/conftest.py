@@ -35,6 +35,12 @@ def pytest_addoption(parser):
     parser.addoption("--csi-parameters", help="conformance: parameters of CreateVolume, as JSON")
     parser.addoption("--csi-secrets", help="conformance: secrets of CreateVolume, as JSON")
     parser.addoption("--csi-timeout", type=float, default=60, help="conformance: seconds that a CSI call may take")
+    parser.addoption("--crust", help="conformance: socket of the CRUST handler to test; without it one of Berth's")
+    parser.addoption("--crust-sandbox-command", help="conformance: command that makes pods and sandboxes (docs/crust.md)")
+    parser.addoption("--crust-oci", default="/run/berth/crust-oci.sock", help="conformance: --oci-socket of 'berth crust-handler'")
+    parser.addoption("--crust-run", default="/run/berth/crust", help="conformance: --run of 'berth crust-handler'")
+    parser.addoption("--crust-kubelet", default="/var/lib/kubelet", help="conformance: --kubelet of 'berth crust-handler'")
+    parser.addoption("--crust-timeout", type=float, default=60, help="conformance: seconds that a CRUST call may take")
 
 
 @pytest.fixture(scope="session")

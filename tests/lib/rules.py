@@ -20,8 +20,8 @@ class Violation(AssertionError):
 
 
 class Case:
-    def __init__(self, specification, name, section, rule, needs, check):
-        self.specification = specification
+    def __init__(self, suite, name, section, rule, needs, check):
+        self.suite = suite
         self.name = name
         self.section = section
         self.rule = rule
@@ -36,24 +36,26 @@ class Case:
         """Runs the case, and raises a Violation if the peer breaks the rule. What the case made is removed again."""
         try:
             self.check(bench)
-        except (AssertionError, OSError) as failure:
+        except (AssertionError, OSError, *self.suite.failures) as failure:
             if isinstance(failure, Violation):
                 raise
-            raise Violation(self.name, f"{self.specification}, {self.section}: {self.rule}: {failure}") from failure
+            raise Violation(self.name, f"{self.suite.specification}, {self.section}: {self.rule}: {failure}") from failure
         finally:
             bench.clean()
 
 
 class Suite:
-    """The cases of one specification, which register themselves by `case`."""
+    """The cases of one specification, which register themselves by `case`. `refusals_break`: a call of a case that is refused
+    unexpectedly breaks the case's rule; otherwise it may belong to another rule."""
 
-    def __init__(self, specification):
+    def __init__(self, specification, refusals_break=False):
         self.specification = specification
+        self.failures = (Refused,) if refusals_break else ()
         self.cases = []
 
     def case(self, name, section, rule, needs=()):
         def register(function):
-            self.cases.append(Case(self.specification, name, section, rule, (needs,) if isinstance(needs, str) else needs, function))
+            self.cases.append(Case(self, name, section, rule, (needs,) if isinstance(needs, str) else needs, function))
             return function
         return register
 

@@ -26,6 +26,10 @@ class RulesClient:
     def close(self):
         self.channel.close()
 
+    def reconnect(self):
+        """Waits until the peer, which was started again, is there."""
+        grpc.channel_ready_future(self.channel).result(timeout=30)
+
     def call(self, method, **fields):
         """Gives the answer, or raises Refused for an error. After ABORTED the call is repeated a few times, as callers do."""
         request = json_format.ParseDict(fields, getattr(self.messages, f"{method}Request")())

@@ -4,6 +4,7 @@ import re
 
 from bench import SIZE, mount
 from case import case
+from driver import csi
 
 from lib.rules import Refused
 
@@ -12,6 +13,8 @@ STAGES = (MAKES, "NODE_STAGE_UNSTAGE_VOLUME")
 # KEP-2857 is not part of the specification yet, so only drivers that say that they have it are asked for it.
 DEFERS = (*STAGES, "NODE_RUNTIME_ASSISTED_MOUNT")
 DEFERRING = {"runtime_supported_filesystems": ["btrfs", "ext2", "ext3", "ext4", "nfs", "xfs"]}
+# File systems that several kernels may have mounted at the same time.
+PARALLEL = ("ceph", "cifs", "gfs2", "glusterfs", "lustre", "nfs", "nfs4", "ocfs2", "smb3")
 NOWHERE = "conformance-no-such-thing"
 
 
@@ -223,8 +226,27 @@ def _(bench):
     assert not bench.mounts(bench.staging(bench.stage())), "something is mounted at the staging path"
 
 
-@case("defers-and-mounts", "KEP-2857, NodePublishVolume",
-      "what is deferred is not mounted, and said completely", DEFERS)
+@case("deferral-said-to-anyone", "KEP-2857, NodeGetCapabilities",
+      "the capability is said only to callers that know it, because others may refuse a driver with it", DEFERS)
+def _(bench):
+    said = [item.rpc.type for item in bench.call("NodeGetCapabilities").capabilities]
+    assert csi.NodeServiceCapability.RPC.RUNTIME_ASSISTED_MOUNT not in said, said
+
+
+@case("defers-unasked", "KEP-2857, NodePublishVolume", "without a runtime that can mount it, the driver mounts the volume", DEFERS)
+def _(bench):
+    volume = bench.stage()
+    request = bench.publish_request(volume)
+    bench.undo.append(("NodeUnpublishVolume", {k: request[k] for k in ("volume_id", "target_path")}))
+    assert not bench.call("NodePublishVolume", **request).HasField("runtime_mount_info")
+    assert bench.mounts(bench.target()), "nothing is mounted at the target path"
+
+
+@case("defers-and-mounts", "KEP-2857, NodePublishVolume", "what is deferred is not mounted", DEFERS)
+@case("deferred-without-source", "KEP-2857, NodePublishVolume", "source is required", DEFERS)
+@case("deferred-type-not-offered", "KEP-2857, NodePublishVolume", "the runtime can mount what is deferred", DEFERS)
+@case("deferred-answer-changes", "KEP-2857, NodePublishVolume", "the same call has the same answer", DEFERS)
+@case("deferred-target-stays", "KEP-2857, NodeUnpublishVolume", "the target is gone, and it is OK twice", DEFERS)
 def _(bench):
     volume = bench.stage()
     info = deferred(bench, volume)
@@ -255,12 +277,13 @@ def _(bench):
 
 
 @case("mounts-what-is-deferred", "KEP-2857, NodePublishVolume",
-      "a volume is mounted on the host or deferred, never both", DEFERS)
+      "a volume is mounted on the host or deferred, never both, unless several kernels may have its file system mounted", DEFERS)
 def _(bench):
     many = {"volume_capability": mount("SINGLE_NODE_MULTI_WRITER")} \
         if "NODE_SINGLE_NODE_MULTI_WRITER" in bench.capabilities() else {}
     volume = bench.stage()
-    deferred(bench, volume, "sandbox", **many)
+    if deferred(bench, volume, "sandbox", **many).type in PARALLEL:
+        return
     bench.refuses("NodePublishVolume", "FAILED_PRECONDITION", **bench.publish_request(volume, "host", **many))
     bench.refuses("NodePublishVolume", "FAILED_PRECONDITION",
                   **bench.publish_request(volume, "second", **DEFERRING, **many))
@@ -272,7 +295,10 @@ def _(bench):
 
 
 @case("stats-of-deferred", "KEP-2857, NodeGetVolumeStats",
-      "what is deferred has a source, and no numbers of the driver's", (*DEFERS, "NODE_GET_VOLUME_STATS"))
+      "what is deferred has no numbers of the driver's", (*DEFERS, "NODE_GET_VOLUME_STATS"))
+@case("stats-without-source", "KEP-2857, NodeGetVolumeStats", "what is deferred has a source", (*DEFERS, "NODE_GET_VOLUME_STATS"))
+@case("stats-guessed", "KEP-2857, NodeGetVolumeStats",
+      "FAILED_PRECONDITION for what is deferred, if the runtime has no statistics", (*DEFERS, "NODE_GET_VOLUME_STATS"))
 def _(bench):
     volume = bench.stage()
     info = deferred(bench, volume)
@@ -283,7 +309,9 @@ def _(bench):
     bench.refuses("NodeGetVolumeStats", "FAILED_PRECONDITION", **asked)
 
 
-@case("expand-of-deferred", "KEP-2857, NodeExpandVolume", "what is deferred is grown by the runtime, or not at all",
+@case("expand-of-deferred", "KEP-2857, NodeExpandVolume", "what is deferred has a source",
+      (*DEFERS, "EXPAND_VOLUME", "NODE_EXPAND_VOLUME"))
+@case("expand-guessed", "KEP-2857, NodeExpandVolume", "FAILED_PRECONDITION for what is deferred, if the runtime cannot grow it",
       (*DEFERS, "EXPAND_VOLUME", "NODE_EXPAND_VOLUME"))
 def _(bench):
     volume = bench.stage()

@@ -1,0 +1,26 @@
+"""The rules of docs/crust.md as cases, against one handler."""
+import pytest
+
+import cases_fs_group  # noqa: F401
+import cases_offer  # noqa: F401
+import cases_pod  # noqa: F401
+import cases_publish  # noqa: F401
+import cases_upkeep  # noqa: F401
+from crust_case import CASES
+from sandboxes import Unsupported
+
+from lib.rules import Violation
+
+
+@pytest.mark.crust
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_rule(case, session_bench, capabilities):
+    missing = [need.replace("not ", "something without ") for need in case.missing(capabilities)]
+    if missing:
+        pytest.skip(f"the handler offers no {', '.join(missing)}")
+    try:
+        case.run(session_bench)
+    except Unsupported as why:
+        pytest.skip(str(why))
+    except Violation as violation:
+        pytest.fail(str(violation), pytrace=False)
