@@ -18,22 +18,22 @@ import cases_upkeep  # noqa: E402,F401
 from crust_bench import Bench, sandboxes_of  # noqa: E402
 from crust_case import CASES  # noqa: E402
 from crust_client import CrustClient  # noqa: E402
-from sandboxes import CommandSandboxes  # noqa: E402
+from sandboxes import CommandSandboxes, NoContainer, Pod, Unsupported  # noqa: E402
 
 pytestmark = [pytest.mark.crust, pytest.mark.conformance]
 
 # The rules for every call have no case of their own, so a case that makes the call shows them.
 SHOWN_BY = {"hangs": "publishes-nothing", "dies": "publishes-nothing", "unknown-code": "publishes-nothing",
             "negative-number": "stats-wrong", "aborted-forever": "given-up-call"}
-HANG = 3  # seconds that a call of the double may take
-SECONDS = 30  # that of Berth's handler
+SECONDS = 30  # for a call
+HANG = 3  # for one of a handler that hangs
 END = 3  # seconds after which the devices of a sandbox that has ended are free
 LITTLE = ("--capabilities", "SELINUX_RELABEL_ON_MOUNT")
 
 
-def bench_at(folder, socket, sandboxes, seconds):
+def bench_at(folder, socket, sandboxes):
     folder.mkdir(parents=True)
-    return Bench(CrustClient(socket, seconds), sandboxes, folder, end_seconds=END)
+    return Bench(CrustClient(socket, SECONDS), sandboxes, folder, end_seconds=END)
 
 
 class Place:
@@ -41,7 +41,7 @@ class Place:
 
     def __init__(self, folder, flags=()):
         self.double = crust_double.CrustDouble(folder / "double", flags).start()
-        self.bench = bench_at(folder / "work", self.double.socket, CommandSandboxes(self.double.command), HANG)
+        self.bench = bench_at(folder / "work", self.double.socket, CommandSandboxes(self.double.command))
         self.offers = self.bench.capabilities()
 
     def close(self):
@@ -78,6 +78,7 @@ def test_it_is_caught(rule, places):
     assert cases, f"the suite has no case for '{rule}'"
     place = next(place for place in places if not cases[0].missing(place.offers))
     place.double.be_wrong(rule)
+    place.bench.client.seconds = HANG if rule == "hangs" else SECONDS
     try:
         found = list(broken_rules(place.bench, place.offers, cases))
     finally:
@@ -86,11 +87,30 @@ def test_it_is_caught(rule, places):
     assert any(broken == rule for broken, _ in found), found
 
 
+def test_a_command_says_what_it_cannot_do(folder):
+    command = folder / "command"
+    command.write_text("""#!/bin/sh
+case "$1" in
+  begin) echo "no room" >&2; exit 1 ;;
+  run) exit 125 ;;
+  *) exit 77 ;;
+esac
+""")
+    command.chmod(0o755)
+    sandboxes = CommandSandboxes(f"{command}")
+    with pytest.raises(Unsupported, match="'pod'"):
+        sandboxes.make_pod()
+    with pytest.raises(OSError, match="no room"):
+        sandboxes.begin(Pod("uid", ()))
+    with pytest.raises(NoContainer):
+        sandboxes.run("sandbox", "/source", "true")
+
+
 @pytest.mark.parametrize("flags", [(), LITTLE], ids=["all", "little"])
 def test_the_handler_of_berth_is_right(folder, flags):
     handler = crust.Handler(folder / f"handler{len(flags)}", flags or crust.FLAGS_WITHOUT_PODS).start()
     try:
-        bench = bench_at(folder / f"work{len(flags)}", handler.socket, sandboxes_of(handler), SECONDS)
+        bench = bench_at(folder / f"work{len(flags)}", handler.socket, sandboxes_of(handler))
         offers = bench.capabilities()
         assert list(broken_rules(bench, offers, CASES)) == []
         assert len([case for case in CASES if not case.missing(offers)]) > 30

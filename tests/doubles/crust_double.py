@@ -663,7 +663,8 @@ def main():
         lambda request, context, name=method.name: answer(double, name, request, context),
         getattr(crust, f"{method.name}Request").FromString, lambda message: message.SerializeToString())
         for method in service.methods}
-    server = grpc.server(futures.ThreadPoolExecutor(16), handlers=[grpc.method_handlers_generic_handler(service.full_name, methods)])
+    handler = grpc.method_handlers_generic_handler(service.full_name, methods)
+    server = grpc.server(futures.ThreadPoolExecutor(16), handlers=[handler])
     serve_control(double, f"{options.folder}/control.sock")
     server.add_insecure_port(f"unix:{options.folder}/crust.sock")
     server.start()

@@ -1,4 +1,4 @@
-"""A CSI driver that leaves mounts to runtime handlers, and breaks its rules on command: a proxy before the driver that Berth ships."""
+"""A CSI driver that leaves mounts to runtime handlers, and is wrong on command: a proxy before the driver that Berth ships."""
 import contextlib
 import os
 import subprocess

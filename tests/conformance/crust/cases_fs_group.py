@@ -1,4 +1,4 @@
-"""RuntimePublishVolume with an fsGroup: the kubelet's rules for the files of a volume. They are read on the host, before and after."""
+"""RuntimePublishVolume with an fsGroup: the kubelet's rules for the files of a volume. They are set and read on the host."""
 import os
 import stat
 
@@ -79,8 +79,7 @@ def _(bench):
     assert device.digest() == before, "the device was written"
 
 
-@case("accepts-bad-group", PUBLISH, "INVALID_ARGUMENT for a group id that is negative or above 4294967294, and for an unknown policy",
-      ALWAYS)
+@case("accepts-bad-group", PUBLISH, "INVALID_ARGUMENT for an id below 0 or above 4294967294, and for an unknown policy", ALWAYS)
 def _(bench):
     pod, sandbox = bench.sandbox()
     device = bench.device()

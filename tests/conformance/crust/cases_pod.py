@@ -57,7 +57,8 @@ def _(bench):
         assert (folder / "note").read_text() == "inside\n"
 
 
-@case("pod-publish-not-idempotent", PUBLISH, "the same call again is OK, other arguments are refused, before and in a sandbox", PODS)
+@case("pod-publish-not-idempotent", PUBLISH, "the same call again is OK, other arguments are refused",
+      PODS)
 def _(bench):
     device, pod, named = published(bench)
     for _ in range(2):
@@ -90,7 +91,8 @@ def _(bench):
     bench.refuses("RuntimeGetVolumeStats", "NOT_FOUND", **asked(named, host_volume_id=NOWHERE))
 
 
-@case("pod-sub-path", "a container's mounts", "a folder of the placeholder, mounted elsewhere, means the volume's", (*PODS, "SUBPATH"))
+@case("pod-sub-path", "a container's mounts", "a folder of the placeholder, mounted elsewhere, means the volume's",
+      (*PODS, "SUBPATH"))
 def _(bench):
     _, pod, _ = published(bench)
     folder = pathlib.Path(pod.targets[0]) / "part"

@@ -76,14 +76,14 @@ def _(bench):
     refuses_publish(bench, "INVALID_ARGUMENT", {"file_system": ""}, code_too="FAILED_PRECONDITION")
 
 
-@case("accepts-unclean-target", PUBLISH, "INVALID_ARGUMENT for a target that is relative, not normalized, not printable or too long",
-      BLOCK)
+@case("accepts-unclean-target", PUBLISH,
+      "INVALID_ARGUMENT for a target that is relative, not normalized, not printable or too long", BLOCK)
 def _(bench):
     pod = bench.pod()
     target = pod.targets[0]
     refuses_publish(bench, "INVALID_ARGUMENT", *({"host_target_path": path} for path in (
-        target.removeprefix("/"), f"{target}/../mount", target.replace("/volumes/", "/volumes//"), f"{target}/", f"{target}{CONTROL}",
-        f"{target}/{'x' * 5000}")))
+        target.removeprefix("/"), f"{target}/../mount", target.replace("/volumes/", "/volumes//"), f"{target}/",
+        f"{target}{CONTROL}", f"{target}/{'x' * 5000}")))
 
 
 @case("accepts-foreign-target", PUBLISH, "PERMISSION_DENIED for a target of another pod, or of none", BLOCK)

@@ -30,7 +30,8 @@ class Device:
             file.truncate(size)
         if file_system:
             subprocess.run([*MAKE[file_system], image], check=True, capture_output=True)
-        self.path = subprocess.run(["losetup", "--find", "--show", image], check=True, text=True, capture_output=True).stdout.strip()
+        self.path = subprocess.run(["losetup", "--find", "--show", image], check=True, text=True,
+                                   capture_output=True).stdout.strip()
 
     def number(self):
         found = os.stat(self.path).st_rdev
