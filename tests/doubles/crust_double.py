@@ -184,7 +184,7 @@ class Double:
     def control_pod(self):
         uid = str(uuid.uuid4())
         folder = self.folder / "pods" / uid / "volumes"
-        self.pods[uid] = [str(folder / name) for name in ("a", "b", "c")]
+        self.pods[uid] = [str(folder / "kubernetes.io~csi" / name / "mount") for name in ("a", "b", "c")]
         for target in self.pods[uid]:
             os.makedirs(target)
         return {"uid": uid, "targets": self.pods[uid]}

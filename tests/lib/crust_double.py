@@ -60,8 +60,11 @@ class CrustDouble:
         new.rename(self.folder / "switches")
 
     def calm(self):
-        """Lets it keep to the rules again, and unmounts what it kept although it should not have. If it died, it starts again."""
+        """Lets it keep to the rules again, and unmounts what it kept although it should not have. If it died, it starts again;
+        tells whether it did."""
         self.be_wrong()
-        if subprocess.run([*self.command.split(), "reset"], check=False, capture_output=True).returncode != 0:
+        died = subprocess.run([*self.command.split(), "reset"], check=False, capture_output=True).returncode != 0
+        if died:
             self.process.wait(30)
             self.start()
+        return died

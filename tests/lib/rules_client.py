@@ -7,6 +7,7 @@ import grpc
 from google.protobuf import json_format, message
 
 from lib.rules import Refused, Violation
+from lib.standalone import wait_for
 
 
 class RulesClient:
@@ -19,16 +20,22 @@ class RulesClient:
         self.messages = messages
         self.endpoint = str(endpoint)
         self.seconds = seconds
-        self.channel = grpc.insecure_channel(f"unix:{self.endpoint}")
+        self.channel = self._connect()
         self.services = {method.name: service for service in messages.DESCRIPTOR.services_by_name.values()
                          for method in service.methods}
 
     def close(self):
         self.channel.close()
 
+    def _connect(self):
+        # A connection of its own: gRPC would share one, with how long it waits after failures, among all channels to a socket.
+        return grpc.insecure_channel(f"unix:{self.endpoint}", options=[("grpc.use_local_subchannel_pool", 1)])
+
     def reconnect(self):
-        """Waits until the peer, which was started again, is there."""
-        grpc.channel_ready_future(self.channel).result(timeout=30)
+        """Connects to a peer that was started again, as soon as it listens."""
+        wait_for("the peer to listen", self.listens)
+        self.close()
+        self.channel = self._connect()
 
     def call(self, method, **fields):
         """Gives the answer, or raises Refused for an error. After ABORTED the call is repeated a few times, as callers do."""
