@@ -408,14 +408,14 @@ class Double:
     def wait_given_up(self, sandbox, context):
         """With a switch on, waits whether the caller gives up, and then takes offence."""
         if self.on("aborted-forever") or self.on("given-up-call"):
-            deadline = time.monotonic() + 0.1
+            if sandbox.given_up:
+                raise Error(Code.FAILED_PRECONDITION, "an earlier call was given up")
+            deadline = time.monotonic() + 5
             while context.is_active() and time.monotonic() < deadline:
                 time.sleep(0.005)
             if not context.is_active():
                 sandbox.stuck = self.on("aborted-forever")
                 sandbox.given_up = self.on("given-up-call")
-            elif sandbox.given_up:
-                raise Error(Code.FAILED_PRECONDITION, "an earlier call was given up")
 
     def find(self, request):
         """Gives the sandbox and the volume of a request about a published volume."""
