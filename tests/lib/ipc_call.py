@@ -8,7 +8,7 @@ MAGIC, VERSION = b"BIPC", 1
 MOST_DESCRIPTORS = 16
 
 
-class IpcError(Exception):
+class IpcError(OSError):
     """The reply is an error."""
 
     def __init__(self, method, code, text):

@@ -29,6 +29,13 @@ class NoContainer(Exception):
     """The container could not be made."""
 
 
+def run_command(command, cwd=None):
+    try:
+        return subprocess.run(command, cwd=cwd, check=False, text=True, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired as late:
+        raise TimeoutError(f"{command} has not ended within {SECONDS} s") from late
+
+
 class BerthSandboxes:
     """Those of `berth crust-handler`, which are begun as berth-oci begins them (src/base/ipc/crust_call.h)."""
 
@@ -75,8 +82,7 @@ class BerthSandboxes:
         if not found:
             raise NoContainer(f"{source} is no volume of the sandbox")
         try:
-            ran = subprocess.run(["/bin/sh", "-c", script], cwd=f"/proc/self/fd/{found[0]}", check=False, text=True,
-                                 capture_output=True, timeout=SECONDS)
+            ran = run_command(["/bin/sh", "-c", script], cwd=f"/proc/self/fd/{found[0]}")
         finally:
             for mount in found:
                 os.close(mount)
@@ -120,7 +126,7 @@ class CommandSandboxes:
         self._run("forget", pod.uid)
 
     def _try(self, verb, *arguments):
-        ran = subprocess.run([*self.command, verb, *arguments], check=False, text=True, capture_output=True, timeout=SECONDS)
+        ran = run_command([*self.command, verb, *arguments])
         if ran.returncode == NOT_SUPPORTED:
             raise Unsupported(f"the command for sandboxes has no '{verb}'")
         return ran
