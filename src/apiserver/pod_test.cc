@@ -107,6 +107,53 @@ TEST_F(ApiTest, ARuntimeClassSaysWhereItsPodsGo) {
   EXPECT_THAT(Post(kPods, other).message(), HasSubstr("conflict"));
 }
 
+TEST_F(ApiTest, ARuntimeClassSaysWhichAccessModesItsPodsClaimsMayHave) {
+  const auto runtime = [](const std::string& modes) {
+    return Json{
+        {"metadata",
+         {{"name", "vm"}, {"annotations", {{"storage.berth.dev/sandbox-access-modes", modes}}}}},
+        {"handler", "kata"}};
+  };
+  const auto misspelt = Post(kRuntimes, runtime("ReadWriteOncePod,ReadOnce"));
+  EXPECT_EQ(misspelt.code, 422);
+  EXPECT_THAT(misspelt.message(), HasSubstr("'ReadOnce' is no access mode"));
+  EXPECT_THAT(Post(kRuntimes, runtime(" ")).message(), HasSubstr("at least one access mode"));
+  ASSERT_EQ(Post(kRuntimes, runtime("ReadWriteOncePod,ReadOnlyMany")).code, 201);
+  ASSERT_EQ(Post(kClaims, ClaimNamed("shared")).code, 201);
+  Json alone = ClaimNamed("alone");
+  alone["spec"]["accessModes"] = {"ReadWriteOncePod"};
+  ASSERT_EQ(Post(kClaims, alone).code, 201);
+
+  const auto pod = [](const std::string& name, const std::string& claim,
+                      const std::string& runtime_class = "vm") {
+    Json made = PodNamed(name);
+    made["spec"]["volumes"] = {
+        {{"name", "data"}, {"persistentVolumeClaim", {{"claimName", claim}}}}};
+    if (!runtime_class.empty()) made["spec"]["runtimeClassName"] = runtime_class;
+    return made;
+  };
+  const auto refused = Post(kPods, pod("p", "shared"));
+  EXPECT_EQ(refused.code, 403);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("pods \"p\" is forbidden: volume 'data': claim 'shared' has access mode "
+                        "ReadWriteOnce, but claims of pods with RuntimeClass 'vm' may only have "
+                        "ReadWriteOncePod, ReadOnlyMany"));
+  EXPECT_EQ(Post(kPods, pod("p", "shared", "")).code, 201);
+  EXPECT_EQ(Post(kPods, pod("q", "alone")).code, 201);
+  // The node agent checks a claim that comes later.
+  EXPECT_EQ(Post(kPods, pod("r", "later")).code, 201);
+
+  // The claim of an ephemeral volume is made for the pod from the template in its spec.
+  Json own = PodWith(R"({"runtimeClassName":"vm","volumes":[{"name":"e","ephemeral":{
+      "volumeClaimTemplate":{"spec":{"accessModes":["ReadWriteOnce"],
+                                     "resources":{"requests":{"storage":"1Gi"}}}}}}]})");
+  own["metadata"]["name"] = "s";
+  EXPECT_THAT(Post(kPods, own).message(), HasSubstr("volume 'e': claim 's-e' has access mode"));
+  own["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["spec"]["accessModes"] = {
+      "ReadWriteOncePod"};
+  EXPECT_EQ(Post(kPods, own).code, 201);
+}
+
 TEST_F(ApiTest, APriorityIsThatOfAClass) {
   const auto critical = Post(kPods, PodWith(R"({"priorityClassName":"system-node-critical"})"));
   EXPECT_EQ(critical.json["spec"]["priority"], 2000001000);

@@ -214,6 +214,29 @@ def test_a_writer_whose_claim_others_may_have_is_warned(berth):
     assert "ReadWriteOncePod" in why
 
 
+def test_a_cluster_says_which_access_modes_claims_of_sandboxed_pods_may_have(berth, handler):
+    """The API refuses the pod if the claim is there, and the node's agent if the claim comes later."""
+    strict = crust.runtime_class("strict", handler.socket)
+    strict["metadata"]["annotations"] = {"storage.berth.dev/sandbox-access-modes": "ReadWriteOncePod"}
+    berth.apply([strict, crust.claim("shared", mode="ReadWriteOnce")])
+
+    def pod(name, claim):
+        return objects.pod(name, "sleep 1000", [claim], mounts=[{"name": claim, "mountPath": "/data"}],
+                           runtimeClassName="strict")
+    with pytest.raises(Failure) as refused:
+        berth.apply(pod("early", "shared"))
+    assert "claim 'shared' has access mode ReadWriteOnce" in str(refused.value)
+    assert "may only have ReadWriteOncePod" in str(refused.value)
+    berth.apply(pod("late", "later"))
+    berth.apply(crust.claim("later", mode="ReadWriteOnce"))
+    why = wait_for("the node's agent to refuse the pod", lambda: told(berth, "late", "FailedMount"))[0]
+    assert "claim 'later' has access mode ReadWriteOnce" in why
+    assert "claim 'later' has access mode ReadWriteOnce" in berth.run("explain", "pod", "late", check=False).stdout
+    berth.apply([crust.claim("alone"), pod("allowed", "alone")])
+    berth.wait_phase("pods", "allowed", "Running")
+    berth.run("delete", "runtimeclass", "strict")
+
+
 def test_each_volume_of_a_pod_is_decided_for_itself(berth):
     """One volume is mounted in the sandbox, one on the host, and one is a raw block volume."""
     berth.apply([crust.claim("data"), crust.claim("logs", storage_class="on-host"),

@@ -1,8 +1,12 @@
 // Node, Lease, RuntimeClass.
 
+#include <algorithm>
+
+#include "api/kinds/runtime_mount.h"
 #include "api/names.h"
 #include "apiserver/kinds/kind_rules.h"
 #include "apiserver/kinds/spec_checks.h"
+#include "apiserver/kinds/volume_specs.h"
 
 namespace berth::apiserver {
 
@@ -90,12 +94,28 @@ void ValidateLease(const Json& json, FieldErrors& errors) {
 
 // ---- RuntimeClass
 
+// Checks the setting of access modes, because a misspelt mode would refuse pods whose claims the
+// administrator wants to allow.
+void CheckAllowedModes(const Json& runtime_class, FieldErrors& errors) {
+  const auto allowed = api::FindAllowedModes(runtime_class);
+  if (!allowed) return;
+  const Checked setting =
+      Checked(runtime_class, errors)["metadata"]["annotations"].Key(api::kAccessModesAnnotation);
+  if (allowed->empty()) setting.Invalid("must name at least one access mode");
+  for (const std::string& mode : *allowed) {
+    if (std::ranges::find(kAccessModes, mode) != kAccessModes.end()) continue;
+    setting.Invalid(fmt::format("'{}' is no access mode; supported values: {}", mode,
+                                fmt::join(kAccessModes, ", ")));
+  }
+}
+
 void ValidateRuntimeClass(const Json& json, FieldErrors& errors) {
   const Checked object(json, errors);
   object["handler"].Is(api::CheckDns1123Label);
   CheckResourceAmounts(object["overhead"]["podFixed"].Named("overhead.limits"));
   CheckLabels(object["scheduling"]["nodeSelector"]);
   CheckTolerations(object["scheduling"]["tolerations"]);
+  CheckAllowedModes(json, errors);
   // The socket of the handler's file system service, for runtime-assisted mounting (KEP-2857).
   const Checked socket = object["fsMgmtSocket"];
   if (!socket.given()) return;

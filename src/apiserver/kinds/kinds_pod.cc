@@ -1,5 +1,6 @@
 // Pod.
 
+#include "api/kinds/runtime_mount.h"
 #include "api/names.h"
 #include "api/quantity.h"
 #include "apiserver/kinds/kind_rules.h"
@@ -71,6 +72,38 @@ base::Status SetPriority(Json& pod) {
   return base::OkStatus();
 }
 
+// The access modes of a claim, or of the template of one.
+std::vector<std::string> ModesOf(const Json& claim) {
+  std::vector<std::string> modes;
+  for (const Json& mode : Array(claim, {"spec", "accessModes"})) {
+    if (mode.is_string()) modes.push_back(mode);
+  }
+  return modes;
+}
+
+// Checks that the pod's claims have access modes that its runtime class allows. A claim that does
+// not exist yet is checked by the node agent, which mounts it.
+base::Status CheckClaimModes(const Json& pod, const Json& runtime_class, Lookup& lookup) {
+  if (!api::FindAllowedModes(runtime_class)) return base::OkStatus();
+  for (const Json& volume : Array(pod, {"spec", "volumes"})) {
+    std::string name = String(volume, {"persistentVolumeClaim", "claimName"});
+    base::StatusOr<Json> claim = Map(volume, {"ephemeral", "volumeClaimTemplate"});
+    if (!name.empty()) {
+      claim = lookup.Get(api::kinds::kPersistentVolumeClaim, String(pod, {"metadata", "namespace"}),
+                         name);
+      if (claim.status().code() == base::StatusCode::kNotFound) continue;
+      RETURN_IF_ERROR(claim);
+    } else {
+      name = fmt::format("{}-{}", String(pod, {"metadata", "name"}), String(volume, {"name"}));
+    }
+    const std::string why = api::FindReasonAgainstModes(runtime_class, name, ModesOf(*claim));
+    if (!why.empty()) {
+      return RefusePod(pod, fmt::format("volume '{}': {}", String(volume, {"name"}), why));
+    }
+  }
+  return base::OkStatus();
+}
+
 // Copies the scheduling rules and the overhead of the runtime class into the pod.
 base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
   const std::string name = String(pod, {"spec", "runtimeClassName"});
@@ -80,6 +113,7 @@ base::Status ApplyRuntimeClass(Json& pod, Lookup& lookup) {
     if (found.status().code() != base::StatusCode::kNotFound) return found.status();
     return RefusePod(pod, fmt::format("pod rejected: RuntimeClass \"{}\" not found", name));
   }
+  RETURN_IF_ERROR(CheckClaimModes(pod, *found, lookup));
   if (const Json* overhead = Find(*found, {"overhead", "podFixed"})) {
     const Json* own = Find(pod, {"spec", "overhead"});
     if (own != nullptr && *own != *overhead) {

@@ -13,8 +13,7 @@ namespace {
 void CheckAccessModes(const Checked& modes) {
   bool alone = false;
   for (const Checked& mode : modes.Items()) {
-    mode.Named(modes.field())
-        .OneOf({"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"});
+    mode.Named(modes.field()).OneOf(kAccessModes);
     alone |= mode.text() == "ReadWriteOncePod";
   }
   if (alone && modes.json().size() > 1) {

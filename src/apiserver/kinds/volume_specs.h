@@ -8,6 +8,9 @@ namespace berth::apiserver {
 
 // PersistentVolumeClaimSpec
 void DefaultClaimSpec(base::Json& spec);
+inline constexpr Checked::List kAccessModes = {"ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce",
+                                               "ReadWriteOncePod"};
+
 void ValidateClaimSpec(const Checked& spec);
 
 // PersistentVolumeSpec, of a PersistentVolume or inline in a VolumeAttachment.

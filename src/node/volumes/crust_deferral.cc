@@ -39,10 +39,11 @@ StatusOr<HandlerOffer> AskHandler(const std::string& socket) {
 
 }  // namespace
 
-StatusOr<std::string> CrustDeferral::ReadHandlerSocket(const std::string& class_name) {
-  const StatusOr<Json> runtime_class = get_object_(api::kinds::kRuntimeClass, "", class_name);
-  RETURN_IF_ERROR_WITH(runtime_class, fmt::format("read RuntimeClass '{}'", class_name));
-  return api::FindHandlerSocket(*runtime_class);
+StatusOr<Json> CrustDeferral::ReadRuntimeClass(const api::Pod& pod) {
+  const std::string name = pod.String({"spec", "runtimeClassName"});
+  StatusOr<Json> found = get_object_(api::kinds::kRuntimeClass, "", name);
+  RETURN_IF_ERROR_WITH(found, fmt::format("read RuntimeClass '{}'", name));
+  return found;
 }
 
 // The volume's StorageClass. Null: it has none, or its class is gone; null allows neither
@@ -65,13 +66,21 @@ void CrustDeferral::ReportHostMount(const api::Pod& pod, const volume::VolumeSpe
                   spec.name, why_not));
 }
 
+Status CrustDeferral::CheckAccessModes(const api::Pod& pod, const volume::VolumeSpec& spec) {
+  if (!MayDefer(pod) || spec.claim == nullptr) return OkStatus();
+  ASSIGN_OR_RETURN(const Json runtime_class, ReadRuntimeClass(pod));
+  const std::string why =
+      api::FindReasonAgainstModes(runtime_class, spec.claim->name(), spec.claim->access_modes());
+  return why.empty() ? OkStatus() : Error(StatusCode::kFailedPrecondition, "{}", why);
+}
+
 StatusOr<HandlerChoice> CrustDeferral::ChooseHandler(const api::Pod& pod,
                                                      const std::vector<std::string>& names,
                                                      const volume::VolumeSpec& spec,
                                                      const CanDefer& can_defer) {
   if (!MayDefer(pod) || spec.pv == nullptr) return HandlerChoice();
-  const std::string class_name = pod.String({"spec", "runtimeClassName"});
-  ASSIGN_OR_RETURN(std::string socket, ReadHandlerSocket(class_name));
+  ASSIGN_OR_RETURN(const Json runtime_class, ReadRuntimeClass(pod));
+  std::string socket = api::FindHandlerSocket(runtime_class);
   ASSIGN_OR_RETURN(const Json storage_class, ReadStorageClass(spec));
   const bool allowed = api::AllowsRuntimeAssistedMount(storage_class);
   // Neither the RuntimeClass nor the StorageClass asks for runtime-assisted mounts, so there is
@@ -87,7 +96,7 @@ StatusOr<HandlerChoice> CrustDeferral::ChooseHandler(const api::Pod& pod,
     ReportHostMount(
         pod, spec,
         fmt::format("RuntimeClass '{}' names no socket of a runtime handler (fsMgmtSocket)",
-                    class_name));
+                    pod.String({"spec", "runtimeClassName"})));
     return HandlerChoice();
   }
   ASSIGN_OR_RETURN(const auto volume, can_defer());

@@ -41,8 +41,9 @@ class CrustDeferral {
   CrustDeferral(GetObject get_object, base::EventSink& events, const Options& options)
       : get_object_(std::move(get_object)), events_(events), options_(options) {}
 
-  // The socket of the RuntimeClass; "": it names none.
-  base::StatusOr<std::string> ReadHandlerSocket(const std::string& class_name);
+  // FAILED_PRECONDITION: the pod's RuntimeClass does not allow an access mode of the volume's claim
+  // (api::FindAllowedModes). Berth's API refuses such a pod at its creation, if the claim is there.
+  base::Status CheckAccessModes(const api::Pod& pod, const volume::VolumeSpec& spec);
   // `names` are the volume's names in pod.spec.volumes. Errors come from the API, `can_defer` and
   // the handler.
   base::StatusOr<HandlerChoice> ChooseHandler(const api::Pod& pod,
@@ -60,6 +61,7 @@ class CrustDeferral {
                        std::string_view why_not);
 
  private:
+  base::StatusOr<base::Json> ReadRuntimeClass(const api::Pod& pod);
   base::StatusOr<base::Json> ReadStorageClass(const volume::VolumeSpec& spec);
 
   const GetObject get_object_;

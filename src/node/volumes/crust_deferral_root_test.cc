@@ -204,6 +204,25 @@ TEST_F(CrustDeferralTest, AHandlerThatNeedsTheSandboxFirstIsNotAskedBefore) {
   EXPECT_EQ(choice->socket, handler_->socket());
 }
 
+TEST_F(CrustDeferralTest, TheAccessModesThatARuntimeClassAllowsAreASettingOfTheCluster) {
+  ASSERT_OK(deferral_.CheckAccessModes(Pod(), Spec("ReadWriteOnce")));
+  PutRuntimeClass(
+      {{"metadata", {{"annotations", {{api::kAccessModesAnnotation, "ReadWriteOncePod"}}}}}});
+  ASSERT_OK(deferral_.CheckAccessModes(Pod(), Spec("ReadWriteOncePod")));
+  ASSERT_OK(deferral_.CheckAccessModes(Pod(""), Spec("ReadWriteOnce")));
+  const base::Status refused = deferral_.CheckAccessModes(Pod(), Spec("ReadWriteOnce"));
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused), HasSubstr("has access mode ReadWriteOnce"));
+  // A pod that only reads is refused as well: the setting is about the claim.
+  EXPECT_EQ(
+      deferral_.CheckAccessModes(Pod("sandboxed", {{"readOnly", true}}), Spec("ReadWriteOnce"))
+          .code(),
+      StatusCode::kFailedPrecondition);
+  host_.Remove(api::kinds::kRuntimeClass, "", "sandboxed");
+  EXPECT_EQ(deferral_.CheckAccessModes(Pod(), Spec("ReadWriteOncePod")).code(),
+            StatusCode::kNotFound);
+}
+
 TEST_F(CrustDeferralTest, ADriverThatMountedAllTheSameIsTold) {
   ASSERT_OK(deferral_.ReportChoice(Pod(), {"data"}, Spec(),
                                    {.socket = "/run/a.sock", .file_systems = {"ext4"}}, nullptr));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "api/kinds/runtime_mount.h"
 #include "base/assert_ok.h"
 #include "node/volumes/fake_volume_world.h"
 #include "rpc/fake_crust.h"
@@ -22,15 +23,23 @@ class VolumeDeferralTest : public testing::Test {
     auto handler = rpc::FakeCrust::Start();
     ASSERT_OK(handler);
     handler_ = *std::move(handler);
-    world_.client.Add({{"apiVersion", "node.k8s.io/v1"},
-                       {"kind", "RuntimeClass"},
-                       {"metadata", {{"name", "sandboxed"}}},
-                       {"handler", "sandboxed"},
-                       {"fsMgmtSocket", handler_->socket()}});
+    PutRuntimeClass("");
     PutClass(true);
     AddClaim("x", "fast");
   }
 
+  // `modes`: the access modes that it allows; "": all.
+  void PutRuntimeClass(const std::string& modes) {
+    Json runtime_class = {{"apiVersion", "node.k8s.io/v1"},
+                          {"kind", "RuntimeClass"},
+                          {"metadata", {{"name", "sandboxed"}}},
+                          {"handler", "sandboxed"},
+                          {"fsMgmtSocket", handler_->socket()}};
+    if (!modes.empty()) {
+      runtime_class["metadata"]["annotations"][api::kAccessModesAnnotation] = modes;
+    }
+    world_.client.Add(runtime_class);
+  }
   void PutClass(bool allows) {
     world_.client.Add({{"apiVersion", "storage.k8s.io/v1"},
                        {"kind", "StorageClass"},
@@ -94,6 +103,23 @@ TEST_F(VolumeDeferralTest, WhatWasLeftToAHandlerIsNotMountedByTheHostLater) {
   PutClass(true);
   ASSERT_TRUE(world_.WaitReady("uid-web"));
   EXPECT_THAT(world_.manager->Deferred("uid-web"), SizeIs(1));
+}
+
+TEST_F(VolumeDeferralTest, AnAccessModeThatTheRuntimeClassDoesNotAllowIsRefusedBeforeTheDriver) {
+  PutRuntimeClass("ReadOnlyMany");
+  ASSERT_OK(world_.Start());
+  world_.manager->WantVolumes(Sandboxed());
+  ASSERT_TRUE(world_.WaitReason("uid-web", "claim 'x' has access mode ReadWriteOncePod"));
+  EXPECT_TRUE(world_.host->fake_events().WaitFor({"FailedMount", "may only have ReadOnlyMany"}));
+  EXPECT_EQ(world_.shared->CallCount("MountDevice"), 0U);
+  EXPECT_EQ(world_.shared->CallCount("SetUp"), 0U);
+  PutRuntimeClass("ReadOnlyMany,ReadWriteOncePod");
+  ASSERT_TRUE(world_.WaitReady("uid-web"));
+  // The pod keeps its volumes when the setting changes.
+  PutRuntimeClass("ReadOnlyMany");
+  world_.Restart();
+  world_.manager->WantVolumes(Sandboxed());
+  ASSERT_TRUE(world_.WaitReady("uid-web"));
 }
 
 TEST_F(VolumeDeferralTest, AHandlerThatIsAwayIsWaitedFor) {

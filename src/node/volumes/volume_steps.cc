@@ -195,6 +195,10 @@ Status VolumeUnits::SetUp(Job job) {
   if (const Status reachable = CheckReachable(job.volume.spec); !reachable.ok()) {
     return ReportFailure(job, "mount it on the node", reachable);
   }
+  if (const Status allowed = deps_.deferral.CheckAccessModes(*job.pod, job.volume.spec);
+      !allowed.ok()) {
+    return ReportFailure(job, "give it to a pod of that RuntimeClass", allowed);
+  }
   // The plugin is looked up again, because it may have been replaced or removed since the last
   // look-up.
   auto plugin = deps_.plugins.Find(job.volume.spec);
