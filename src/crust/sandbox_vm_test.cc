@@ -22,6 +22,7 @@
 #include "platform/file_systems/file_system.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
+#include "platform/host_lookup.h"
 #include "platform/mounts/mounter.h"
 #include "platform/processes/exec.h"
 
@@ -129,6 +130,40 @@ TEST_F(NfsShareTest, WhatTheServerRefusesIsAnError) {
   ASSERT_OK(plan.status());
   EXPECT_EQ(Publish(*plan).code(), StatusCode::kNotFound) << Publish(*plan);
   EXPECT_FALSE(PlanOf("127.0.0.1:/", "ceph").ok()) << "it is not offered";
+}
+
+// tests/vm gives this machine the names share4.example, share6.example, and share.example, whose
+// first address refuses connections.
+TEST_F(NfsShareTest, IsFoundByTheNameOfItsServer) {
+  ASSERT_THAT(*platform::ResolveHost("share.example",
+                                     std::chrono::steady_clock::now() + std::chrono::minutes(1)),
+              testing::ElementsAre("fd00::5", "127.0.0.1"));
+  for (const std::string source :
+       {"share4.example:/", "share6.example:/", "share.example:/", "127.0.0.1:/", "[::1]:/"}) {
+    SCOPED_TRACE(source);
+    const auto plan = PlanOf(source, "nfs4", {"vers=4.2"});
+    ASSERT_OK(plan.status());
+    ASSERT_OK(Publish(*plan));
+    {
+      const auto graft = sandbox_->MakeGraft(*plan, "");
+      ASSERT_OK(graft.status());
+      Write(*graft, "source", source);
+    }
+    EXPECT_EQ(*platform::ReadFile("/srv/nfs/source"), source);
+    std::filesystem::remove("/srv/nfs/source");
+    ASSERT_OK(Publish(*plan));  // the plan is the same, whatever the name means by now
+    ASSERT_OK(sandbox_->UnpublishVolume(*plan));
+  }
+}
+
+TEST_F(NfsShareTest, AServerWithoutAnAddressIsNamed) {
+  const auto plan = PlanOf("no-such-host.example:/", "nfs4", {"vers=4.2"});
+  ASSERT_OK(plan.status());
+  const base::Status failed = Publish(*plan);
+  EXPECT_EQ(failed.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(base::Message(failed),
+              testing::HasSubstr("find the server of the share 'no-such-host.example:/': look up "
+                                 "'no-such-host.example'"));
 }
 
 class ExtVolumeTest : public SandboxTest {};

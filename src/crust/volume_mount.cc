@@ -16,6 +16,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "crust/share_address.h"
 #include "platform/errno.h"
 #include "platform/mounts/btrfs_devices.h"
 #include "platform/mounts/mounter.h"
@@ -29,7 +30,11 @@ using base::Quote;
 using base::StatusCode;
 using base::StatusOr;
 
+using std::chrono::steady_clock;
+
 constexpr std::chrono::minutes kMountTimeout(2);
+// A look-up of a name takes longer if the first name server does not answer.
+constexpr std::chrono::seconds kLookUpTimeout(30);
 // The mount is tried again, because checks whether a device is in use claim it for a moment; this
 // handler's own checks do so, too.
 constexpr int kBusyTries = 20;
@@ -310,22 +315,68 @@ base::Status ExplainFailure(const MountPlan& plan, int error, const Report& repo
   return platform::ErrnoError(error, what);
 }
 
+// Whether the server may still answer at another address.
+bool IsUnreachable(int error) {
+  return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
+         error == ETIMEDOUT || error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+}
+
+struct Attempt {
+  std::optional<VolumeMount> mount;
+  int error = 0;         // an errno, if there is no mount
+  base::Status failure;  // the same in words
+};
+
+// Mounts once. An error is one of the call itself, and its outcome is unknown.
+StatusOr<Attempt> TryMount(const MountPlan& plan, const Job& job,
+                           std::chrono::milliseconds timeout) {
+  const auto report = std::make_shared<SharedReport>();
+  if (!report->valid()) return platform::ErrnoError(errno, "mmap");
+  ASSIGN_OR_RETURN(platform::OpenedInChild opened,
+                   platform::OpenInChild(fmt::format("mount {} of {}", job.type, Quote(job.source)),
+                                         timeout, [job, report] { return RunJob(job, **report); }));
+  if (opened.fd.valid()) {
+    return Attempt{
+        .mount = VolumeMount{.root = std::move(opened.fd), .exclusive = (**report).exclusive}};
+  }
+  return Attempt{.error = opened.error, .failure = ExplainFailure(plan, opened.error, **report)};
+}
+
+// Mounts a share by the first of its server's addresses at which the server can be reached.
+StatusOr<Attempt> TryAddresses(const MountPlan& plan, const Job& job,
+                               const std::vector<std::string>& addresses) {
+  const auto deadline = steady_clock::now() + kMountTimeout;
+  Attempt attempt;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    Job with_address = job;
+    with_address.parameters.push_back({.key = "addr", .value = addresses[i]});
+    const auto share =
+        (deadline - steady_clock::now()) / static_cast<int64_t>(addresses.size() - i);
+    ASSIGN_OR_RETURN(
+        attempt, TryMount(plan, with_address, std::chrono::ceil<std::chrono::milliseconds>(share)));
+    if (attempt.mount.has_value()) return attempt;
+    attempt.failure =
+        base::Annotate(attempt.failure, fmt::format("server address {}", addresses[i]));
+    if (!IsUnreachable(attempt.error)) return attempt;
+  }
+  return attempt;
+}
+
 }  // namespace
 
 StatusOr<VolumeMount> MountVolume(const MountPlan& plan, bool shared) {
   const auto* mount = plan.Find<MountFileSystem>();
   if (mount == nullptr) return Error(StatusCode::kInternal, "the plan mounts nothing");
   const Job job = MakeJob(plan, *mount, shared);
-  const auto report = std::make_shared<SharedReport>();
-  if (!report->valid()) return platform::ErrnoError(errno, "mmap");
-  RETURN_IF_ERROR(base::FaultPoint<"crust.mount.before">());
   ASSIGN_OR_RETURN(
-      platform::OpenedInChild opened,
-      platform::OpenInChild(fmt::format("mount {} of {}", job.type, Quote(job.source)),
-                            kMountTimeout, [job, report] { return RunJob(job, **report); }));
-  if (!opened.fd.valid()) return ExplainFailure(plan, opened.error, **report);
+      const std::vector<std::string> addresses,
+      FindShareAddresses(plan.device.source, *mount, steady_clock::now() + kLookUpTimeout));
+  RETURN_IF_ERROR(base::FaultPoint<"crust.mount.before">());
+  ASSIGN_OR_RETURN(Attempt attempt, addresses.empty() ? TryMount(plan, job, kMountTimeout)
+                                                      : TryAddresses(plan, job, addresses));
+  if (!attempt.mount.has_value()) return attempt.failure;
   RETURN_IF_ERROR(base::FaultPoint<"crust.mount.after">());
-  return VolumeMount{.root = std::move(opened.fd), .exclusive = (**report).exclusive};
+  return *std::move(attempt.mount);
 }
 
 }  // namespace berth::crust

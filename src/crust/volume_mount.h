@@ -14,7 +14,8 @@ struct VolumeMount {
 };
 
 // Carries out the plan's checks and its mount in a child process. The deadline is two minutes,
-// because the replay of a journal may take long. NOT_FOUND: the device does not exist.
+// because the replay of a journal may take long. The name of a share's server is resolved before
+// that, within 30 seconds (share_address.h). NOT_FOUND: the device does not exist.
 // FAILED_PRECONDITION: a check failed, or the device is in use. The message includes the kernel's
 // messages about the file system. `shared` is that of PublishContext.
 base::StatusOr<VolumeMount> MountVolume(const MountPlan& plan, bool shared);

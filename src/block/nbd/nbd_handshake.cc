@@ -11,14 +11,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <future>
 #include <memory>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "base/log.h"
 #include "platform/errno.h"
+#include "platform/host_lookup.h"
 
 namespace berth::block {
 namespace {
@@ -149,39 +147,18 @@ base::StatusOr<base::UniqueFd> ConnectAddress(const sockaddr* address, socklen_t
   return fd;
 }
 
-// getaddrinfo has no deadline and cannot be called off. Therefore it has a thread of its own, which
-// nobody can join in time: it owns all that it touches, and ends by the resolver's time-outs.
-base::StatusOr<std::shared_ptr<addrinfo>> LookUpAddresses(const std::string& host,
-                                                          const std::string& port,
-                                                          NbdDeadline deadline) {
-  struct Answer {
-    int error = 0;
-    std::shared_ptr<addrinfo> addresses;
-  };
-  std::promise<Answer> promise;
-  std::future<Answer> answered = promise.get_future();
-  try {
-    std::thread([host, port, promise = std::move(promise)]() mutable {
-      addrinfo hints = {};
-      hints.ai_socktype = SOCK_STREAM;
-      addrinfo* raw = nullptr;
-      Answer answer;
-      answer.error = getaddrinfo(host.c_str(), port.c_str(), &hints, &raw);
-      if (answer.error == 0) answer.addresses.reset(raw, &freeaddrinfo);
-      promise.set_value(std::move(answer));
-    }).detach();
-  } catch (const std::system_error& error) {
-    return Error(StatusCode::kResourceExhausted, "no thread: {}", error.what());
+// Connects to `address`, "10.0.0.5" or "fe80::1". Reading it never asks a name server.
+base::StatusOr<base::UniqueFd> ConnectPort(const std::string& address, const std::string& port,
+                                           NbdDeadline deadline) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* raw = nullptr;
+  if (const int error = getaddrinfo(address.c_str(), port.c_str(), &hints, &raw); error != 0) {
+    return Error(StatusCode::kUnavailable, "{}", gai_strerror(error));
   }
-  if (answered.wait_until(deadline) != std::future_status::ready) {
-    return Error(StatusCode::kDeadlineExceeded, "the look-up of {} does not end",
-                 base::Quote(host));
-  }
-  Answer answer = answered.get();
-  if (answer.error != 0) {
-    return Error(StatusCode::kUnavailable, "{}", gai_strerror(answer.error));
-  }
-  return std::move(answer.addresses);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> read(raw, &freeaddrinfo);
+  return ConnectAddress(read->ai_addr, read->ai_addrlen, deadline);
 }
 
 }  // namespace
@@ -209,11 +186,11 @@ base::StatusOr<base::UniqueFd> ConnectNbd(const std::string& server, NbdDeadline
   }
   std::string host = server.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const auto found = LookUpAddresses(host, server.substr(colon + 1), deadline);
+  const auto found = platform::ResolveHost(host, deadline);
   if (!found.ok()) return base::Annotate(found.status(), context);
-  base::Status last = Error(StatusCode::kUnavailable, "{}: the name has no address", context);
-  for (const addrinfo* each = found->get(); each != nullptr; each = each->ai_next) {
-    auto fd = ConnectAddress(each->ai_addr, each->ai_addrlen, deadline);
+  base::Status last;
+  for (const std::string& address : *found) {
+    auto fd = ConnectPort(address, server.substr(colon + 1), deadline);
     if (fd.ok()) return fd;
     last = base::Annotate(fd.status(), context);
   }
