@@ -71,8 +71,13 @@ base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::millisecon
     }
     if (error != EBUSY) return platform::ErrnoError(error, what);
     if (std::chrono::steady_clock::now() >= deadline) {
+      const std::string holders = platform::DescribeMountHolders(device.number);
       return Error(StatusCode::kFailedPrecondition, "device {} is still in use{}",
-                   Quote(device.source), platform::DescribeMountHolders(device.number));
+                   Quote(device.source),
+                   !holders.empty() ? holders
+                                    : "; it is mounted nowhere, so a process has it open, or the "
+                                      "kernel still ends its file system because the device does "
+                                      "not answer");
     }
     std::this_thread::sleep_for(kPollInterval);
   }

@@ -32,7 +32,6 @@ using base::StatusOr;
 using base::UniqueFd;
 
 constexpr std::chrono::seconds kHolderTimeout(10);
-constexpr std::chrono::seconds kUnmountTimeout(60);  // the kernel writes dirty data first
 constexpr std::chrono::seconds kStateTimeout(5);
 
 // Runs in a child process. Makes a namespace that contains only a tmpfs, and returns its descriptor
@@ -118,12 +117,13 @@ StatusOr<std::optional<dev_t>> Holder::FindMount(const std::string& name) const 
   return found.mounted ? std::optional(found.device) : std::nullopt;
 }
 
-Status Holder::RemoveMount(const std::string& name) const {
+Status Holder::RemoveMount(const std::string& name, std::chrono::milliseconds timeout,
+                           std::shared_ptr<void> alive) const {
   const std::string path = PathOf(name);
   RETURN_IF_ERROR(base::FaultPoint<"crust.take.before">());
   RETURN_IF_ERROR(platform::RunInChild(
-      "unmount the volume in its sandbox", kUnmountTimeout,
-      [space = space_.get(), path] {
+      "unmount the volume in its sandbox", timeout,
+      [space = space_.get(), path, alive] {
         if (setns(space, CLONE_NEWNS) != 0) return errno;
         if (umount2(path.c_str(), UMOUNT_NOFOLLOW) != 0 && errno != EINVAL && errno != ENOENT) {
           return errno;

@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,8 +36,11 @@ class Holder {
   // Returns the device number of the file system at /name; none: nothing is mounted there.
   base::StatusOr<std::optional<dev_t>> FindMount(const std::string& name) const;
 
-  // Unmounts /name and removes the folder. OK if nothing is mounted there.
-  base::Status RemoveMount(const std::string& name) const;
+  // Unmounts /name and removes the folder. OK if nothing is mounted there. DEADLINE_EXCEEDED: the
+  // kernel still writes what is only in memory; nothing shows the mount any more. `alive` is kept
+  // until the child process has ended, which may be long after the deadline.
+  base::Status RemoveMount(const std::string& name, std::chrono::milliseconds timeout,
+                           std::shared_ptr<void> alive) const;
 
   // Opens the root of the mount at /name with O_PATH. NOT_FOUND: nothing is mounted there.
   base::StatusOr<base::UniqueFd> OpenRoot(const std::string& name) const;

@@ -10,7 +10,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <thread>
 
+#include "api/time.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "crust/holder.h"
@@ -35,15 +38,24 @@ using base::StatusOr;
 using base::UniqueFd;
 
 constexpr std::chrono::seconds kProgressInterval(5);
-// A sync that takes seconds is normal under load.
-constexpr std::chrono::seconds kSlowestSync(30);
+// Nobody waits for a child that was given up, so it is polled.
+constexpr std::chrono::milliseconds kEndPollInterval(20);
+
+// "device '/dev/sdb' does not answer: its ext4 could not be read since 2026-01-01T00:00:00Z". The
+// text stays the same while the stall lasts, so that it makes one event, and not one each minute.
+std::string DescribeStall(const MountPlan& plan, std::string_view failure, base::WallTime since) {
+  return fmt::format("{} {} does not answer: its {} {} since {}",
+                     plan.device.block ? "device" : "share", Quote(plan.device.source),
+                     plan.fs_type(), failure, api::FormatTime(since));
+}
 
 class NamespaceSandbox final : public Sandbox {
  public:
-  NamespaceSandbox(platform::Mounter& mounter, const UtilityMounts& utilities, std::string pin,
-                   Holder holder)
+  NamespaceSandbox(platform::Mounter& mounter, const UtilityMounts& utilities,
+                   const StallLimits& limits, std::string pin, Holder holder)
       : mounter_(mounter),
         utilities_(utilities),
+        limits_(limits),
         pin_(std::move(pin)),
         holder_(std::move(holder)) {}
 
@@ -64,7 +76,19 @@ class NamespaceSandbox final : public Sandbox {
 
   Status UnpublishVolume(const MountPlan& plan) override {
     const std::string name(plan.name());
-    RETURN_IF_ERROR(holder_.RemoveMount(name));
+    Probes& probes = probes_[name];
+    const base::WallTime began = base::SystemClock().Now();
+    // An unmount that was given up is waited for, because another one would hang beside it.
+    WaitForEnd(probes.unmount, limits_.unmount);
+    const Status gone = RunUnlessPending(probes.unmount, [&](std::shared_ptr<void> alive) {
+      return holder_.RemoveMount(name, limits_.unmount, alive);
+    });
+    if (gone.code() == StatusCode::kDeadlineExceeded) {
+      if (!probes.unmounting_since) probes.unmounting_since = began;
+      return Error(StatusCode::kDeadlineExceeded, "{}",
+                   DescribeStall(plan, "is being unmounted", *probes.unmounting_since));
+    }
+    RETURN_IF_ERROR(gone);
     probes_.erase(name);  // the next volume with this name is another volume
     return base::OkStatus();
   }
@@ -72,14 +96,20 @@ class NamespaceSandbox final : public Sandbox {
   StatusOr<VolumeStats> ReadStats(const MountPlan& plan) override {
     const std::string name(plan.name());
     Probes& probes = probes_[name];
+    const base::WallTime began = base::SystemClock().Now();
     const StatusOr<Holder::State> state = RunUnlessPending(
         probes.usage, [&](std::shared_ptr<void> alive) { return holder_.ReadState(name, alive); });
+    if (state.status().code() == StatusCode::kDeadlineExceeded) {
+      if (!probes.silent_since) probes.silent_since = began;
+      return VolumeStats{
+          .abnormal = true,
+          .condition = DescribeStall(plan, "could not be read", *probes.silent_since)};
+    }
+    probes.silent_since.reset();
     if (!state.ok()) {
       if (state.status().code() == StatusCode::kNotFound) return state.status();
-      const bool silent = state.status().code() == StatusCode::kDeadlineExceeded;
       return VolumeStats{.abnormal = true,
-                         .condition = fmt::format("the file system {}: {}",
-                                                  silent ? "does not answer" : "has failed",
+                         .condition = fmt::format("the file system has failed: {}",
                                                   base::Message(state.status()))};
     }
     VolumeStats stats{.usage = state->usage, .condition = "the file system answers"};
@@ -143,24 +173,37 @@ class NamespaceSandbox final : public Sandbox {
   Status RemoveSandbox() override { return UnpinNamespace(mounter_, pin_); }
 
  private:
-  // The child processes that examine a volume. Each pointer has expired when the last child of its
-  // kind has ended. No new child begins before that, because processes that hang in the kernel
-  // would accumulate.
+  struct Late {
+    std::chrono::steady_clock::time_point from;  // measures how long
+    base::WallTime since;                        // the same moment, for people
+  };
+  // The child processes that examine or unmount a volume. Each pointer has expired when the last
+  // child of its kind has ended. No new child begins before that, because processes that hang in
+  // the kernel would accumulate.
   struct Probes {
-    std::weak_ptr<void> usage, sync;
-    // When the first of the syncs that timed out in a row began; none: the last one was in time.
-    std::optional<std::chrono::steady_clock::time_point> late_since;
+    std::weak_ptr<void> usage, sync, unmount;
+    // When the first of the reads, unmounts or syncs that timed out in a row began; none: the last
+    // one was in time.
+    std::optional<base::WallTime> silent_since, unmounting_since;
+    std::optional<Late> late;
   };
 
   // Runs `probe` unless the last one still runs.
   template <typename Probe>
   static auto RunUnlessPending(std::weak_ptr<void>& last, Probe probe) -> decltype(probe(nullptr)) {
     if (!HasEnded(last)) {
-      return Error(StatusCode::kDeadlineExceeded, "the last check of the file system still runs");
+      return Error(StatusCode::kDeadlineExceeded, "the last call into the file system still runs");
     }
     const auto alive = std::make_shared<char>();
     last = alive;
     return probe(alive);
+  }
+
+  static void WaitForEnd(const std::weak_ptr<void>& probe, std::chrono::milliseconds limit) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (!HasEnded(probe) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kEndPollInterval);
+    }
   }
 
   static bool HasEnded(const std::weak_ptr<void>& probe) {
@@ -169,26 +212,25 @@ class NamespaceSandbox final : public Sandbox {
   }
 
   // Writes the volume's root folder to the device. Returns, as a text for people, why that fails or
-  // has failed for 30 seconds; "": it does not.
+  // has failed for longer than the limit; "": it does not.
   std::string DescribeWriteFailure(const MountPlan& plan, Probes& probes) const {
     const std::string name(plan.name());
     const auto now = std::chrono::steady_clock::now();
+    const base::WallTime began = base::SystemClock().Now();
     // If a sync that timed out has ended since, it was only slow, so the time starts again. This is
     // done for block devices only, because on a share the sync may have ended by a signal.
-    if (plan.device.block && HasEnded(probes.sync)) probes.late_since.reset();
+    if (plan.device.block && HasEnded(probes.sync)) probes.late.reset();
     const Status synced = RunUnlessPending(
         probes.sync, [&](std::shared_ptr<void> alive) { return holder_.SyncVolume(name, alive); });
     if (synced.code() != StatusCode::kDeadlineExceeded) {
-      probes.late_since.reset();
+      probes.late.reset();
       return synced.ok() ? ""
                          : fmt::format("nothing can be written to the file system any more: {}",
                                        base::Message(synced));
     }
-    if (!probes.late_since) probes.late_since = now;
-    if (now - *probes.late_since < kSlowestSync) return "";
-    return fmt::format(
-        "the file system does not answer: nothing could be written to it for {} s",
-        std::chrono::duration_cast<std::chrono::seconds>(now - *probes.late_since).count());
+    if (!probes.late) probes.late = Late{.from = now, .since = began};
+    if (now - probes.late->from < limits_.write) return "";
+    return DescribeStall(plan, "could not be written", probes.late->since);
   }
 
   // Mounts the volume outside of all mount namespaces, by the kernel or by its mount utility.
@@ -238,6 +280,7 @@ class NamespaceSandbox final : public Sandbox {
 
   platform::Mounter& mounter_;
   const UtilityMounts& utilities_;
+  const StallLimits& limits_;
   const std::string pin_;
   const Holder holder_;
   std::map<std::string, Probes> probes_;  // by the volume's name
@@ -245,18 +288,24 @@ class NamespaceSandbox final : public Sandbox {
 
 class NamespaceSandboxes final : public SandboxKind {
  public:
-  NamespaceSandboxes(platform::Mounter& mounter, UtilityMounts utilities, std::string pins)
-      : mounter_(mounter), utilities_(std::move(utilities)), pins_(std::move(pins)) {}
+  NamespaceSandboxes(platform::Mounter& mounter, UtilityMounts utilities, std::string pins,
+                     const StallLimits& limits)
+      : mounter_(mounter),
+        utilities_(std::move(utilities)),
+        limits_(limits),
+        pins_(std::move(pins)) {}
 
   StatusOr<std::unique_ptr<Sandbox>> OpenSandbox(const std::string& id) override {
     const std::string pin = pins_ + "/" + id;
     ASSIGN_OR_RETURN(Holder holder, Holder::Open(mounter_, pin));
-    return std::make_unique<NamespaceSandbox>(mounter_, utilities_, pin, std::move(holder));
+    return std::make_unique<NamespaceSandbox>(mounter_, utilities_, limits_, pin,
+                                              std::move(holder));
   }
 
  private:
   platform::Mounter& mounter_;
   const UtilityMounts utilities_;
+  const StallLimits limits_;
   const std::string pins_;
 };
 
@@ -264,13 +313,14 @@ class NamespaceSandboxes final : public SandboxKind {
 
 StatusOr<std::unique_ptr<SandboxKind>> NewNamespaceSandboxes(platform::Mounter& mounter,
                                                              platform::Exec& exec,
-                                                             const NamespaceFolders& folders) {
+                                                             const NamespaceFolders& folders,
+                                                             const StallLimits& limits) {
   RETURN_IF_ERROR(platform::MakeFolders(folders.pins, 0700));
   RETURN_IF_ERROR(PreparePins(mounter, folders.pins));
   RETURN_IF_ERROR(RemoveEmptyPins(folders.pins));
   ASSIGN_OR_RETURN(UtilityMounts utilities,
                    UtilityMounts::Open(mounter, exec, folders.utilities, folders.kubelet));
-  return std::make_unique<NamespaceSandboxes>(mounter, std::move(utilities), folders.pins);
+  return std::make_unique<NamespaceSandboxes>(mounter, std::move(utilities), folders.pins, limits);
 }
 
 }  // namespace berth::crust

@@ -5,6 +5,7 @@
 //   a mount in no table        one namespace a sandbox    berth-oci puts it into the container's
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -21,10 +22,20 @@ struct NamespaceFolders {
   std::string kubelet;    // a share's server process gets no copy of the mounts below it
 };
 
+// How long a device or a server may take before a person is told that it stalls.
+struct StallLimits {
+  // A write of a volume's root folder. Seconds are normal under load.
+  std::chrono::milliseconds write{30'000};
+  // An unmount, which first writes what is only in memory. It is shorter than the time that the
+  // node agent waits, so that the agent learns why.
+  std::chrono::milliseconds unmount{50'000};
+};
+
 // Removes what an earlier process left in the first two folders when it died. Borrows `mounter` and
 // `exec`, which must outlive the result.
 base::StatusOr<std::unique_ptr<SandboxKind>> NewNamespaceSandboxes(platform::Mounter& mounter,
                                                                    platform::Exec& exec,
-                                                                   const NamespaceFolders& folders);
+                                                                   const NamespaceFolders& folders,
+                                                                   const StallLimits& limits = {});
 
 }  // namespace berth::crust

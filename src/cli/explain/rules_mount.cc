@@ -59,6 +59,23 @@ constexpr KnownError kNodeErrors[] = {
 
 bool IsBeingDeleted(const State& state) { return state.object.deleting(); }
 
+// The newest of the pod's events with this reason whose message begins with `prefix`; nullptr:
+// there is none. A pod's other volumes have events with the same reason.
+const api::Event* FindVolumeEvent(const State& state, std::string_view reason,
+                                  const std::string& prefix) {
+  const api::Event* newest = nullptr;
+  for (const api::Event& event : state.events) {
+    if (event.String({"reason"}) != reason || event.String({"involvedObject", "kind"}) != "Pod" ||
+        !event.String({"message"}).starts_with(prefix)) {
+      continue;
+    }
+    if (newest == nullptr || newest->String({"lastTimestamp"}) <= event.String({"lastTimestamp"})) {
+      newest = &event;
+    }
+  }
+  return newest;
+}
+
 }  // namespace
 
 // A child process or thread of the node agent itself (mount, umount, stat of a path) is blocked in
@@ -139,31 +156,45 @@ std::optional<Cause> NodeHangs(const State& state) {
   return std::nullopt;
 }
 
-// The driver reports an abnormal condition of a volume that is published.
+// The driver, or the handler of the pod's sandbox, reports an abnormal condition of a volume that
+// is published. A volume whose device or server does not answer also keeps a deleted pod, because
+// no signal ends a process that waits for it.
 std::optional<Cause> VolumeAbnormal(const State& state) {
-  if (!state.pod || state.pod->terminated() || IsBeingDeleted(state)) return std::nullopt;
+  if (!state.pod || state.pod->terminated()) return std::nullopt;
   const std::string prefix = fmt::format("Volume {}: ", state.volume_name);
-  const api::Event* newest = nullptr;
-  for (const char* reason : {"VolumeConditionAbnormal", "VolumeConditionNormal"}) {
-    const api::Event* event = FindEvent(state, "Pod", reason);
-    if (event == nullptr || !event->String({"message"}).starts_with(prefix)) continue;
-    if (newest == nullptr || newest->String({"lastTimestamp"}) < event->String({"lastTimestamp"})) {
-      newest = event;
-    }
-  }
-  if (newest == nullptr || newest->String({"reason"}) == "VolumeConditionNormal") {
+  const api::Event* abnormal = FindVolumeEvent(state, "VolumeConditionAbnormal", prefix);
+  const api::Event* normal = FindVolumeEvent(state, "VolumeConditionNormal", prefix);
+  if (abnormal == nullptr || (normal != nullptr && abnormal->String({"lastTimestamp"}) <
+                                                       normal->String({"lastTimestamp"}))) {
     return std::nullopt;
   }
-  return Cause{
+  const std::string condition = abnormal->String({"message"}).substr(prefix.size());
+  const bool stalled = condition.find("does not answer") != std::string::npos;
+  if (IsBeingDeleted(state) && !stalled) return std::nullopt;
+  const bool in_sandbox =
+      FindVolumeEvent(state, "RuntimeAssistedMount",
+                      fmt::format("volume '{}': ", state.volume_name)) != nullptr;
+  Cause cause{
       .id = "volume-abnormal",
       .link = Link::kPublish,
-      .summary = fmt::format("volume '{}' is in an abnormal condition: {}", state.volume_name,
-                             newest->String({"message"}).substr(prefix.size())),
-      .proof = {fmt::format("its driver reported this {} ago (event VolumeConditionAbnormal)",
-                            api::AgeSince(newest->String({"lastTimestamp"}), state.now))},
+      .summary =
+          fmt::format("volume '{}' is in an abnormal condition: {}", state.volume_name, condition),
+      .proof = {fmt::format("{} reported this {} ago (event VolumeConditionAbnormal)",
+                            in_sandbox ? "the handler of the pod's sandbox" : "its driver",
+                            api::AgeSince(abnormal->String({"lastTimestamp"}), state.now))},
       .owner = Owner::kDriver,
       .step =
           "copy the data that can still be read, and correct the problem that the driver names"};
+  if (!stalled) return cause;
+  cause.id = "volume-stalled";
+  cause.owner = Owner::kKernel;
+  cause.step =
+      "restore what it waits for (the disk, the storage, the share's server): the volume goes on "
+      "by "
+      "itself. Until then no signal ends a process that waits for it, so the pod does not end "
+      "either, and nothing else may use the volume";
+  if (IsBeingDeleted(state)) cause.link = Link::kDeletion;
+  return cause;
 }
 
 // The FUSE server behind the mount has ended. A pod or host mount keeps the dead mount until its

@@ -144,6 +144,35 @@ TEST_F(RulesTest, AVolumeThatItsDriverCallsAbnormal) {
   EXPECT_EQ(First().id, "");
 }
 
+TEST_F(RulesTest, AVolumeWhoseDeviceStallsKeepsItsPodAlsoWhenThatIsDeleted) {
+  state_.volume_name = "data";
+  const auto event = [](const std::string& reason, const std::string& message) {
+    return api::Event({{"reason", reason},
+                       {"message", message},
+                       {"lastTimestamp", "2026-01-01T00:50:00Z"},
+                       {"involvedObject", {{"kind", "Pod"}, {"name", "web"}}}});
+  };
+  state_.events = {event("VolumeConditionAbnormal",
+                         "Volume data: device '/dev/sdb' does not answer: its ext4 could not be "
+                         "written since 2026-01-01T00:49:00Z"),
+                   event("RuntimeAssistedMount",
+                         "volume 'data': its ext4 is mounted in the pod's sandbox by the runtime "
+                         "handler at '/run/a.sock'")};
+  Cause cause = First();
+  EXPECT_EQ(cause.id, "volume-stalled");
+  EXPECT_EQ(cause.link, Link::kPublish);
+  EXPECT_EQ(cause.owner, Owner::kKernel);
+  EXPECT_NE(cause.summary.find("device '/dev/sdb' does not answer"), std::string::npos);
+  EXPECT_TRUE(Proves(cause, "the handler of the pod's sandbox reported this 10m ago"));
+  state_.object.Set({"metadata", "deletionTimestamp"}, "2026-01-01T00:55:00Z");
+  cause = First();
+  EXPECT_EQ(cause.id, "volume-stalled");
+  EXPECT_EQ(cause.link, Link::kDeletion);
+  // Another condition holds no deletion up.
+  state_.events = {event("VolumeConditionAbnormal", "Volume data: a disk fails")};
+  EXPECT_EQ(First().id, "");
+}
+
 TEST_F(RulesTest, AMountWhoseServerIsGone) {
   state_.volume_name = "data";
   const auto event = [](const std::string& volume, const std::string& at, const std::string& why) {

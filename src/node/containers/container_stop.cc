@@ -130,6 +130,9 @@ Status ContainerStopper::RunStop(const api::Pod& pod, const ContainerState& cont
   if (!result.ok() && result.code() != StatusCode::kCancelled) {
     LOG_WARNING("stop container {} of pod {}: {}", base::Quote(container.name),
                 base::Quote(pod.key()), base::ToString(result));
+    events_.Record(
+        pod.reference(), EventType::kWarning, "FailedKillPod",
+        fmt::format("container {} does not end: {}", container.name, base::ToString(result)));
   }
   return result;
 }

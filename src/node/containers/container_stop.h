@@ -32,7 +32,9 @@ class ContainerStopper {
   ContainerStopper(rpc::CriClient& cri, CriState& runtime, PodTasks& tasks, base::EventSink& events,
                    OnStopped on_stopped);
 
-  // Starts to stop the container, with the event "Killing" and the message `why`. If it is being
+  // Starts to stop the container, with the event "Killing" and the message `why`. If the container
+  // does not end, as one whose process waits for a device that does not answer, the pod gets the
+  // event "FailedKillPod". If it is being
   // stopped already, only a shorter grace period has an effect: it is passed to the runtime. The
   // grace period is at least kMinGraceSeconds.
   void StopContainer(const api::Pod& pod, const ContainerState& container, int64_t grace_seconds,

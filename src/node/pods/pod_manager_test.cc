@@ -171,6 +171,17 @@ TEST_P(PodManagerTest, DeletesAPodInOrder) {
   EXPECT_FALSE(platform::ListFolder(folder_ + "/logs/default_web_" + uid).ok());
 }
 
+TEST_P(PodManagerTest, TellsThatAContainerDoesNotEnd) {
+  StartAgent();
+  AddPod("web");
+  ASSERT_TRUE(WaitPhase("web", "Running"));
+  runtime_->script().Fail("StopContainer",
+                          base::Error(base::StatusCode::kDeadlineExceeded, "the process stays"));
+  DeletePod("web", 7);
+  EXPECT_TRUE(events_.WaitFor("web FailedKillPod"));
+  EXPECT_TRUE(WaitGone("web"));
+}
+
 TEST_P(PodManagerTest, TellsWhichRuntimeIsMissingAndStartsWhenItComes) {
   runtime_->GoAway();
   StartAgent();
