@@ -166,6 +166,35 @@ TEST_F(NfsShareTest, AServerWithoutAnAddressIsNamed) {
                                  "'no-such-host.example'"));
 }
 
+// While the loopback device is down, the server does not answer, as if its machine were dead.
+TEST_F(NfsShareTest, AServerThatDoesNotAnswerIsNamedUntilItDoes) {
+  const auto set_server = [this](const std::string& up_or_down) {
+    return platform::RunOk(*exec_, {.argv = {"ip", "link", "set", "lo", up_or_down}}).status();
+  };
+  const auto plan = Share("127.0.0.1:/");
+  ASSERT_OK(plan.status());
+  ASSERT_OK(Publish(*plan));
+  ASSERT_OK(set_server("down"));
+  auto stats = sandbox_->ReadStats(*plan);
+  ASSERT_OK(stats.status());
+  EXPECT_TRUE(stats->abnormal);
+  EXPECT_THAT(stats->condition,
+              testing::StartsWith("share '127.0.0.1:/' does not answer: its nfs4 could not be read "
+                                  "since 20"));
+  const std::string condition = stats->condition;
+  stats = sandbox_->ReadStats(*plan);
+  ASSERT_OK(stats.status());
+  EXPECT_EQ(stats->condition, condition) << "one stall is one event";
+  ASSERT_OK(set_server("up"));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  do {
+    stats = sandbox_->ReadStats(*plan);
+    ASSERT_OK(stats.status());
+  } while (stats->abnormal && std::chrono::steady_clock::now() < deadline);
+  EXPECT_EQ(stats->condition, "the file system answers");
+  ASSERT_OK(sandbox_->UnpublishVolume(*plan));
+}
+
 class ExtVolumeTest : public SandboxTest {};
 
 TEST_F(ExtVolumeTest, GrowsWhileAContainerUsesIt) {

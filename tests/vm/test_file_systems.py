@@ -78,7 +78,7 @@ echo 'multi on' >/etc/host.conf
 
 def test_an_nfs_export_is_a_share_of_a_sandbox(machine):
     result = machine.run(SERVE_NFS + NAME_NFS + "berth_crust_vm_test --gtest_filter='NfsShareTest.*'")
-    assert passed(result.output) == 4
+    assert passed(result.output) == 5
 
 
 def test_a_volume_of_a_sandbox_grows_though_it_is_ext4(machine):
