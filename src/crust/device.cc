@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <thread>
 
@@ -21,6 +22,9 @@ using base::Quote;
 using base::StatusCode;
 
 constexpr std::chrono::seconds kTimeout(10);
+constexpr std::chrono::seconds kReadTimeout(5);
+// A read past the page cache needs memory and a length that fit the device's sectors.
+constexpr size_t kBlock = 4096;
 // The kernel reports no event when a device becomes free, so it is polled.
 constexpr std::chrono::milliseconds kPollInterval(20);
 
@@ -53,6 +57,17 @@ base::StatusOr<int64_t> ReadDeviceSize(const Device& device) {
   }
   if (found.error != 0) return platform::ErrnoError(found.error, what);
   return static_cast<int64_t>(found.bytes);
+}
+
+base::Status ReadFirstBlock(const Device& device, std::shared_ptr<void> alive) {
+  return platform::RunInChild(fmt::format("read device {}", Quote(device.source)), kReadTimeout,
+                              [device, alive] {
+                                alignas(kBlock) std::array<char, kBlock> block;
+                                const int fd = OpenDevice(device, O_DIRECT);
+                                if (fd == -ESTALE) return 0;
+                                if (fd < 0) return -fd;
+                                return pread(fd, block.data(), block.size(), 0) < 0 ? errno : 0;
+                              });
 }
 
 base::Status WaitUntilDeviceIsFree(const Device& device, std::chrono::milliseconds patience) {

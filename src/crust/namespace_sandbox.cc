@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "crust/device.h"
 #include "crust/holder.h"
 #include "crust/mount_namespace.h"
 #include "crust/utility_mount.h"
@@ -113,11 +114,10 @@ class NamespaceSandbox final : public Sandbox {
                                                   base::Message(state.status()))};
     }
     VolumeStats stats{.usage = state->usage, .condition = "the file system answers"};
-    if (state->read_only) {
-      if (plan.read_only()) return stats;
+    if (state->read_only && !plan.read_only()) {
       stats.abnormal = true;
       stats.condition = "the file system has become read-only, as it does after an error";
-    } else if (std::string why = DescribeWriteFailure(plan, probes); !why.empty()) {
+    } else if (std::string why = DescribeDeviceFailure(plan, probes); !why.empty()) {
       stats.abnormal = true;
       stats.condition = std::move(why);
     }
@@ -181,8 +181,8 @@ class NamespaceSandbox final : public Sandbox {
   // child of its kind has ended. No new child begins before that, because processes that hang in
   // the kernel would accumulate.
   struct Probes {
-    std::weak_ptr<void> usage, sync, unmount;
-    // When the first of the reads, unmounts or syncs that timed out in a row began; none: the last
+    std::weak_ptr<void> usage, device, unmount;
+    // When the first of the calls of a kind that timed out in a row began; none: the last
     // one was in time.
     std::optional<base::WallTime> silent_since, unmounting_since;
     std::optional<Late> late;
@@ -211,26 +211,34 @@ class NamespaceSandbox final : public Sandbox {
     return probe.expired();
   }
 
-  // Writes the volume's root folder to the device. Returns, as a text for people, why that fails or
-  // has failed for longer than the limit; "": it does not.
-  std::string DescribeWriteFailure(const MountPlan& plan, Probes& probes) const {
-    const std::string name(plan.name());
+  // Writes the volume's root folder to the device, or reads the device of a volume that is only
+  // read. Returns, as a text for people, why that fails or has failed for longer than the limit;
+  // "": it does not.
+  std::string DescribeDeviceFailure(const MountPlan& plan, Probes& probes) const {
+    const bool reads = plan.read_only();
+    // The state of a share was read from its server.
+    if (reads && !plan.device.block) return "";
     const auto now = std::chrono::steady_clock::now();
     const base::WallTime began = base::SystemClock().Now();
-    // If a sync that timed out has ended since, it was only slow, so the time starts again. This is
-    // done for block devices only, because on a share the sync may have ended by a signal.
-    if (plan.device.block && HasEnded(probes.sync)) probes.late.reset();
-    const Status synced = RunUnlessPending(
-        probes.sync, [&](std::shared_ptr<void> alive) { return holder_.SyncVolume(name, alive); });
-    if (synced.code() != StatusCode::kDeadlineExceeded) {
+    // If a probe that timed out has ended since, it was only slow, so the time starts again. This
+    // is done for block devices only, because on a share the sync may have ended by a signal.
+    if (plan.device.block && HasEnded(probes.device)) probes.late.reset();
+    const Status done = RunUnlessPending(probes.device, [&](std::shared_ptr<void> alive) {
+      return reads ? ReadFirstBlock(plan.device, alive)
+                   : holder_.SyncVolume(std::string(plan.name()), alive);
+    });
+    if (done.code() != StatusCode::kDeadlineExceeded) {
       probes.late.reset();
-      return synced.ok() ? ""
-                         : fmt::format("nothing can be written to the file system any more: {}",
-                                       base::Message(synced));
+      if (done.ok()) return "";
+      return fmt::format("{}: {}",
+                         reads ? "the device cannot be read any more"
+                               : "nothing can be written to the file system any more",
+                         base::Message(done));
     }
     if (!probes.late) probes.late = Late{.from = now, .since = began};
     if (now - probes.late->from < limits_.write) return "";
-    return DescribeStall(plan, "could not be written", probes.late->since);
+    return DescribeStall(plan, reads ? "could not be read" : "could not be written",
+                         probes.late->since);
   }
 
   // Mounts the volume outside of all mount namespaces, by the kernel or by its mount utility.

@@ -24,7 +24,8 @@ struct NamespaceFolders {
 
 // How long a device or a server may take before a person is told that it stalls.
 struct StallLimits {
-  // A write of a volume's root folder. Seconds are normal under load.
+  // A write of a volume's root folder, or a read of a device that is only read. Seconds are normal
+  // under load.
   std::chrono::milliseconds write{30'000};
   // An unmount, which first writes what is only in memory. It is shorter than the time that the
   // node agent waits, so that the agent learns why.

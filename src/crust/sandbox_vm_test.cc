@@ -1,6 +1,6 @@
 // Volumes in a sandbox that need a kernel of their own: a share of the kernel's NFS server, which
-// tests/vm serves at 127.0.0.1:/ from /srv/nfs, and ext4 that grows while it is mounted, also under
-// PostgreSQL, whose root file system tests/vm has at /mnt.
+// tests/vm serves at 127.0.0.1:/ from /srv/nfs, a device that is suspended, and ext4 that grows
+// while it is mounted, also under PostgreSQL, whose root file system tests/vm has at /mnt.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +16,7 @@
 
 #include "base/assert_ok.h"
 #include "base/ids.h"
+#include "crust/device.h"
 #include "crust/namespace_sandbox.h"
 #include "crust/requests.h"
 #include "platform/devices/loop_device.h"
@@ -43,7 +44,8 @@ class SandboxTest : public testing::Test {
     auto kind = NewNamespaceSandboxes(*mounter_, *exec_,
                                       {.pins = folder_ / "pins",
                                        .utilities = folder_ / "utilities",
-                                       .kubelet = folder_ / "kubelet"});
+                                       .kubelet = folder_ / "kubelet"},
+                                      limits_);
     ASSERT_OK(kind.status());
     kind_ = *std::move(kind);
     Open();
@@ -83,6 +85,7 @@ class SandboxTest : public testing::Test {
     ASSERT_OK(platform::WriteAll(file.get(), text));
   }
 
+  StallLimits limits_;
   const platform::TempFolder folder_;
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
@@ -193,6 +196,94 @@ TEST_F(NfsShareTest, AServerThatDoesNotAnswerIsNamedUntilItDoes) {
   } while (stats->abnormal && std::chrono::steady_clock::now() < deadline);
   EXPECT_EQ(stats->condition, "the file system answers");
   ASSERT_OK(sandbox_->UnpublishVolume(*plan));
+}
+
+// Volumes on a device-mapper device, which is suspended: it answers no read and no write.
+class SuspendedDeviceTest : public SandboxTest {
+ protected:
+  void SetUp() override {
+    limits_ = {.write = std::chrono::milliseconds(1), .unmount = std::chrono::milliseconds(500)};
+    SandboxTest::SetUp();
+    auto loop = platform::AttachLoop(folder_.SparseFile("image", 64 * kMiB), {});
+    ASSERT_OK(loop.status());
+    loop_ = *std::move(loop);
+    ASSERT_OK(platform::FindFileSystem("ext4")->Format(*exec_, loop_.path, {}));
+    ASSERT_OK(Dmsetup({"create", kName, "--table",
+                       fmt::format("0 {} linear {} 0", 64 * kMiB / 512, loop_.path)}));
+    ASSERT_OK(Dmsetup({"mknodes", kName}));  // there is no udev
+  }
+  void TearDown() override {
+    EXPECT_TRUE(Dmsetup({"resume", kName}).ok());
+    EXPECT_TRUE(sandbox_->UnpublishVolume(plan_).ok());
+    EXPECT_TRUE(WaitUntilDeviceIsFree(plan_.device, std::chrono::minutes(1)).ok());
+    EXPECT_TRUE(Dmsetup({"remove", "--retry", kName}).ok());
+    EXPECT_TRUE(platform::DetachLoop(loop_).ok());
+    SandboxTest::TearDown();
+  }
+  base::Status Dmsetup(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "dmsetup");
+    return platform::RunOk(*exec_, {.argv = std::move(arguments)}).status();
+  }
+  void PublishWith(const std::vector<std::string>& options) {
+    auto plan = PlanOf(std::string("/dev/mapper/") + kName, "ext4", options);
+    ASSERT_OK(plan.status());
+    plan_ = *std::move(plan);
+    ASSERT_OK(Publish(plan_));
+  }
+  void Suspend() { ASSERT_OK(Dmsetup({"suspend", "--nolockfs", "--noflush", kName})); }
+  // Reads the condition until it is abnormal, or is not.
+  std::string WaitForCondition(bool abnormal) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    auto stats = sandbox_->ReadStats(plan_);
+    while (stats.ok() && stats->abnormal != abnormal &&
+           std::chrono::steady_clock::now() < deadline) {
+      stats = sandbox_->ReadStats(plan_);
+    }
+    return stats.ok() ? stats->condition : base::ToString(stats.status());
+  }
+
+  static constexpr const char* kName = "berth-stall";
+  platform::LoopDevice loop_;
+  MountPlan plan_;
+};
+
+TEST_F(SuspendedDeviceTest, IsNamedWhetherTheVolumeIsWrittenOrOnlyRead) {
+  for (const bool read_only : {false, true}) {
+    SCOPED_TRACE(read_only);
+    ASSERT_NO_FATAL_FAILURE(
+        PublishWith(read_only ? std::vector<std::string>{"ro"} : std::vector<std::string>{}));
+    EXPECT_EQ(WaitForCondition(false), "the file system answers");
+    if (!read_only) {
+      const auto graft = sandbox_->MakeGraft(plan_, "");
+      ASSERT_OK(graft.status());
+      Write(*graft, "file", "not on the device yet");
+    }
+    Suspend();
+    const std::string condition = WaitForCondition(true);
+    EXPECT_THAT(condition, testing::StartsWith(fmt::format(
+                               "device '/dev/mapper/{}' does not answer: its ext4 could not be {} "
+                               "since 20",
+                               kName, read_only ? "read" : "written")));
+    EXPECT_EQ(WaitForCondition(true), condition) << "one stall is one event";
+    ASSERT_OK(Dmsetup({"resume", kName}));
+    EXPECT_EQ(WaitForCondition(false), "the file system answers");
+    ASSERT_OK(sandbox_->UnpublishVolume(plan_));
+    ASSERT_OK(WaitUntilDeviceIsFree(plan_.device, std::chrono::minutes(1)));
+  }
+}
+
+TEST_F(SuspendedDeviceTest, IsNamedByTheUnmountThatWaitsForIt) {
+  ASSERT_NO_FATAL_FAILURE(PublishWith({}));
+  {
+    const auto graft = sandbox_->MakeGraft(plan_, "");
+    ASSERT_OK(graft.status());
+    Write(*graft, "file", "not on the device yet");
+  }
+  Suspend();
+  const base::Status waits = sandbox_->UnpublishVolume(plan_);
+  EXPECT_EQ(waits.code(), StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(base::Message(waits),
+              testing::HasSubstr("does not answer: its ext4 is being unmounted since 20"));
 }
 
 class ExtVolumeTest : public SandboxTest {};

@@ -81,6 +81,11 @@ def test_an_nfs_export_is_a_share_of_a_sandbox(machine):
     assert passed(result.output) == 5
 
 
+def test_a_suspended_device_of_a_sandbox_is_named(machine):
+    result = machine.run("modprobe dm-mod && berth_crust_vm_test --gtest_filter='SuspendedDeviceTest.*'")
+    assert passed(result.output) == 2
+
+
 def test_a_volume_of_a_sandbox_grows_though_it_is_ext4(machine):
     result = machine.run("berth_crust_vm_test --gtest_filter='ExtVolumeTest.*'")
     assert passed(result.output) == 1

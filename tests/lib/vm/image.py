@@ -25,7 +25,7 @@ PROGRAMS = """
 mke2fs mkfs.ext4 e2fsck fsck.ext4 resize2fs tune2fs dumpe2fs
 mkfs.xfs fsck.xfs xfs_repair xfs_growfs xfs_admin xfs_db xfs_io
 mkfs.btrfs fsck.btrfs btrfs btrfstune
-dash sync timeout setsid mount umount findmnt losetup blkid mkswap fsfreeze modprobe nbdkit
+dash sync timeout setsid dmsetup mount umount findmnt losetup blkid mkswap fsfreeze modprobe nbdkit
 containerd containerd-shim-runc-v2 ctr runc
 """.split()
 # Libraries that programs load by name, so that ldd does not find them.
