@@ -53,9 +53,10 @@ class StallTest : public testing::Test {
     request.set_host_volume_id(inner_.path);
     request.set_host_target_path(folder_ / "target");
     request.set_file_system("ext4");
-    auto plan = MakePlan(request, {.file_systems = {"ext4"}}, "v1");
+    auto plan = MakePlan(request, {.file_systems = {"ext4"}});
     ASSERT_OK(plan);
     plan_ = *std::move(plan);
+    plan_.SetName("v1");
     ASSERT_OK(sandbox_->PublishVolume(plan_, {.cancelled = [] { return false; }}));
   }
   void TearDown() override {

@@ -92,10 +92,13 @@ StatusOr<std::optional<PodVolume>> Cluster::FindPodVolume(const api::PodUid& uid
       found.spec.pod_volume = volume;
     }
     if (found.names.empty()) return std::optional<PodVolume>();
+    ASSIGN_OR_RETURN(auto claim, kube::Get<api::PersistentVolumeClaim>(
+                                     client_, pv.claim_namespace(), pv.claim_name()));
     const auto driver = kube::Get<api::CsiDriver>(client_, "", pv.csi().driver());
     if (!driver.ok() && driver.status().code() != StatusCode::kNotFound) return driver.status();
     if (driver.ok()) found.driver = *driver;
     found.spec.pod_ns = found.pod.ns();
+    found.spec.claim = std::make_shared<api::PersistentVolumeClaim>(std::move(claim));
     found.spec.pv = std::make_shared<api::PersistentVolume>(std::move(pv));
     return std::optional(std::move(found));
   }

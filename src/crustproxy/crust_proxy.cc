@@ -68,6 +68,7 @@ class CrustProxyImpl final : public CrustProxy {
                                                         .records = *records_,
                                                         .deferral = *deferral_,
                                                         .exec = *exec_,
+                                                        .mounter = *mounter_,
                                                         .paths = *paths_});
     ASSIGN_OR_RETURN(relay_, rpc::UnaryRelay::Start({.socket = options.socket,
                                                      .target = options.csi_address,
@@ -102,6 +103,7 @@ class CrustProxyImpl final : public CrustProxy {
   // Each member needs the ones above it, so they are destroyed in reverse order.
   const base::SystemClock clock_;
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   std::unique_ptr<volume::Paths> paths_;
   base::UniqueFd lock_;
   std::unique_ptr<VolumeRecords> records_;

@@ -1,5 +1,5 @@
 // Stands at the socket at which an unmodified kubelet finds a CSI driver, so that runtime handlers
-// can mount the driver's volumes in sandboxes (KEP-2857; docs/adr/0042).
+// can mount the driver's volumes in sandboxes (KEP-2857; docs/adr/0044).
 //
 //   kubelet ──▶ the proxy's socket ──▶ the driver's socket
 //                        └───────────▶ the socket of the pod's runtime handler

@@ -6,6 +6,7 @@
 #include "crustproxy/handler_calls.h"
 #include "crustproxy/kubelet_request.h"
 #include "platform/file_systems/device_file_system.h"
+#include "platform/mounts/placeholder.h"
 #include "rpc/outcome.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/csi/deferred_mount.h"
@@ -157,6 +158,10 @@ StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::Publish(
     RETURN_IF_ERROR(PublishToPod(*known, request.readonly()));
     return csi::v1::NodePublishVolumeResponse();
   }
+  // A volume that the host has mounted for the pod stays there, whatever would be decided now.
+  ASSIGN_OR_RETURN(const platform::AtTarget there,
+                   platform::LookAtTarget(parts_.mounter, request.target_path()));
+  if (there == platform::AtTarget::kOther) return PublishOnHost(request, std::move(record));
   ASSIGN_OR_RETURN(std::optional<PodVolume> volume,
                    parts_.cluster.FindPodVolume(target->pod, target->volume, request.volume_id()));
   if (!volume.has_value()) return PublishOnHost(request, std::move(record));
@@ -165,6 +170,7 @@ StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::Publish(
                  .volume = *std::move(volume),
                  .driver = {},
                  .record = std::move(record)};
+  RETURN_IF_ERROR(parts_.deferral.CheckAccessModes(job.volume.pod, job.volume.spec));
   ASSIGN_OR_RETURN(job.driver, ReadDriverCapabilities());
   ASSIGN_OR_RETURN(job.handler, parts_.deferral.ChooseHandler(
                                     job.volume.pod, job.volume.names, job.volume.spec, [&] {

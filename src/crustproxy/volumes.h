@@ -26,6 +26,7 @@
 #include "crustproxy/cluster.h"
 #include "crustproxy/volume_records.h"
 #include "node/volumes/crust_deferral.h"
+#include "platform/mounts/mounter.h"
 #include "proto/csi.pb.h"
 #include "rpc/csi_client.h"
 #include "volume/csi/driver_clients.h"
@@ -42,6 +43,7 @@ class Volumes {
     VolumeRecords& records;
     node::CrustDeferral& deferral;
     platform::Exec& exec;
+    platform::Mounter& mounter;
     const volume::Paths& paths;
   };
   explicit Volumes(const Parts& parts)

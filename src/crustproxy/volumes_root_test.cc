@@ -120,6 +120,7 @@ class VolumesTest : public testing::Test {
                                     .records = *records_,
                                     .deferral = deferral_,
                                     .exec = *exec_,
+                                    .mounter = *mounter_,
                                     .paths = paths_});
   }
 
@@ -195,6 +196,7 @@ class VolumesTest : public testing::Test {
   kube::FakeClient client_;
   volume::FakeEventSink events_;
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   std::unique_ptr<rpc::FakeCsiDriver> driver_;
   std::unique_ptr<rpc::FakeCrust> handler_;
   std::optional<platform::Disk> disk_;
@@ -353,6 +355,19 @@ TEST_F(VolumesTest, TheHostDoesNotMountWhatASandboxHas) {
   ASSERT_OK(Unpublish("second"));
   ASSERT_OK(Unstage());
   ExpectNothingIsLeft();
+}
+
+TEST_F(VolumesTest, AVolumeThatTheHostHasMountedForThePodStaysThere) {
+  driver_->state().options().node_capabilities.insert(NodeRpc::RUNTIME_ASSISTED_MOUNT);
+  handler_->Lose(Capability::POD_VOLUMES);
+  ASSERT_OK(Stage());
+  ASSERT_OK(Publish());
+  ASSERT_OK(mounter_->Mount({.source = "volume", .target = Target(), .fs_type = "tmpfs"}));
+  handler_->options().capabilities.push_back(Capability::POD_VOLUMES);
+  ASSERT_OK(Publish());  // as after a restart of the kubelet
+  EXPECT_THAT(AskedOfDriver().runtime_supported_filesystems(), IsEmpty());
+  EXPECT_EQ(handler_->script().Count("RuntimePublishVolume"), 0);
+  ASSERT_OK(mounter_->Unmount(Target()));
 }
 
 TEST_F(VolumesTest, AVolumeThatIsStagedWithSecretsIsNotDeferred) {

@@ -108,7 +108,7 @@ esac
 
 @pytest.mark.parametrize("flags", [(), LITTLE], ids=["all", "little"])
 def test_the_handler_of_berth_is_right(folder, flags):
-    handler = crust.Handler(folder / f"handler{len(flags)}", flags or crust.FLAGS_WITHOUT_PODS).start()
+    handler = crust.Handler(folder / f"handler{len(flags)}", flags).start()
     try:
         bench = bench_at(folder / f"work{len(flags)}", handler.socket, sandboxes_of(handler))
         offers = bench.capabilities()

@@ -3,9 +3,10 @@ Berth's CRUST handler makes the mounts. The stories are those of KEP-2857."""
 import pytest
 from lib import objects
 from lib.kubernetes import programs, runtimes
+from lib.kubernetes.api_node import DRIVER
 from lib.kubernetes.cluster import Cluster
 from lib.kubernetes.control_plane import PROGRAMS, running_plane
-from lib.kubernetes.crust_node import WEAK, CrustNode, allowing
+from lib.kubernetes.crust_node import HOSTPATH, WEAK, CrustNode, allowing
 from lib.kubernetes.node import PROGRAMS as NODE_PROGRAMS
 from lib.standalone import wait_for
 
@@ -18,7 +19,7 @@ CHECKS = "stat -c %g /part | grep -qx 2345 && grep -q ' /part {} ' /proc/mounts"
 
 @pytest.fixture(scope="module", params=[runtimes.MACHINES, runtimes.FOLDERS])
 def node(request):
-    missing = programs.missing(*PROGRAMS, *NODE_PROGRAMS) or runtimes.missing(request.param)
+    missing = programs.missing(*PROGRAMS, *NODE_PROGRAMS, "hostpathplugin") or runtimes.missing(request.param)
     if missing:
         pytest.skip(missing)
     with running_plane(with_node=True) as plane:
@@ -26,8 +27,10 @@ def node(request):
         try:
             made.start()
             made.start_shipped_driver()
+            made.start_hostpath()
             for fs_type in FILE_SYSTEMS:
                 made.cluster.create(allowing(objects.storage_class(fs_type, fs_type)))
+                made.cluster.create(allowing(objects.storage_class(f"hostpath-{fs_type}", fs_type, provisioner=HOSTPATH)))
             made.cluster.create(objects.storage_class("not-allowed", "ext4"))
             yield made
         finally:
@@ -36,19 +39,32 @@ def node(request):
 
 @pytest.fixture
 def volume(node, request):
-    """Gives the name of a claim, which is that of its class, and removes its volume at the end."""
+    """Gives the name of a claim, which is that of its class, and removes its volume at the end. The class names the file system:
+    "xfs" for a volume of the shipped driver, "hostpath-xfs" for one of the hostpath driver."""
     name = getattr(request, "param", "ext4")
+    made = None
+    if name.startswith("hostpath-"):
+        made = node.make_hostpath_volume(name, fs_type_of(name), 320 << 20)
+        node.cluster.create(made)
     node.cluster.create(objects.claim(name, "320Mi", name, accessModes=["ReadWriteOncePod"]), "default")
     yield name
     bound = node.cluster.get("PersistentVolumeClaim", name, "default")["spec"].get("volumeName")
     node.cluster.delete("PersistentVolumeClaim", name, "default")
+    if made is not None:
+        node.wait_until_free()
+        node.delete_hostpath_volume(made)
     wait_for("the volume to be gone", lambda: bound is None or node.cluster.get("PersistentVolume", bound) is None)
     node.wait_until_free()
 
 
-def pod(name, claim, script, runtime="sandboxed", fs_type="ext4", **more):
+def fs_type_of(claim):
+    found = claim.rpartition("-")[2]
+    return found if found in FILE_SYSTEMS else "ext4"
+
+
+def pod(name, claim, script, runtime="sandboxed", **more):
     """Gives the pod of the stories: with a RuntimeClass, an fsGroup, and a subPath of the claim at /part."""
-    return objects.pod(name, f"{CHECKS.format(fs_type)} && {script}", [claim],
+    return objects.pod(name, f"{CHECKS.format(fs_type_of(claim))} && {script}", [claim],
                        mounts=[{"name": claim, "mountPath": "/part", "subPath": "one/two"}, {"name": claim, "mountPath": "/all"}],
                        runtimeClassName=runtime, securityContext={"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 2345}, **more)
 
@@ -83,21 +99,21 @@ def read_back(node, claim, **more):
     node.delete_pod("reader")
 
 
-@pytest.mark.parametrize("volume", FILE_SYSTEMS, indirect=True)
+@pytest.mark.parametrize("volume", [*FILE_SYSTEMS, "hostpath-ext4", "hostpath-xfs"], indirect=True)
 def test_story_1_the_sandbox_has_the_file_system(node, volume):
     """The file system of a volume is mounted in the pod's sandbox and nowhere on the host, with the pod's fsGroup and a subPath, and the
     next pod finds the data."""
-    write_and_wait(node, volume, fs_type=volume)
+    write_and_wait(node, volume)
     assert not node.mounts_of_disks()
     assert any("mounted in the pod's sandbox" in said for said in node.events("writer", "RuntimeAssistedMount"))
     node.delete_pod("writer")
-    read_back(node, volume, fs_type=volume)
+    read_back(node, volume)
 
 
-@pytest.mark.parametrize("volume", ["xfs"], indirect=True)  # a kernel may not let root grow a mounted ext4
+@pytest.mark.parametrize("volume", ["xfs", "hostpath-xfs"], indirect=True)  # a kernel may not let root grow a mounted ext4
 def test_story_1_the_volume_grows_in_the_sandbox(node, volume):
     """A file system grows in the sandbox of its running pod, and a volume that grew while no pod used it in the next pod's."""
-    write_and_wait(node, volume, fs_type="xfs")
+    write_and_wait(node, volume)
     for size, least, living in (("400Mi", 340_000, True), ("500Mi", 430_000, False)):
         if not living:
             node.delete_pod("writer")
@@ -111,7 +127,7 @@ def test_story_1_the_volume_grows_in_the_sandbox(node, volume):
             assert node.cluster.get("Pod", "writer", "default")["metadata"]["uid"] == uid
             assert sandbox_bytes(node) > least * 1024
         else:
-            run_until_ready(node, pod(name, volume, "sleep 10000", fs_type="xfs", container=ready_when(grown)))
+            run_until_ready(node, pod(name, volume, "sleep 10000", container=ready_when(grown)))
             node.delete_pod(name)
 
 
@@ -150,17 +166,23 @@ def test_story_4_a_class_that_does_not_allow_it(node, volume):
     node.delete_pod("writer")
 
 
+def refusals(node):
+    """Tells how often the proxies have said that a handler grows nothing."""
+    return sum(node.proxy(driver).log().count("grows no file systems") for driver in (DRIVER, HOSTPATH))
+
+
+@pytest.mark.parametrize("volume", ["ext4", "hostpath-ext4"], indirect=True)
 def test_story_6_a_handler_that_grows_nothing(node, volume):
     """Where the handler grows no file systems, the growth fails and is not repeated, and the pod goes on."""
-    run_until_ready(node, objects.pod("writer", "echo kept > /ext4/file && sync && sleep 10000", [volume], runtimeClassName=WEAK,
-                                      container=ready_when("grep ' /ext4 ext4 ' /proc/mounts && test -s /ext4/file")))
+    run_until_ready(node, objects.pod("writer", f"echo kept > /{volume}/file && sync && sleep 10000", [volume], runtimeClassName=WEAK,
+                                      container=ready_when(f"grep ' /{volume} ext4 ' /proc/mounts && test -s /{volume}/file")))
     assert not node.mounts_of_disks()
+    before = refusals(node)
     node.cluster.patch("PersistentVolumeClaim", volume, {"spec": {"resources": {"requests": {"storage": "400Mi"}}}}, "default")
-    wait_for("the growth to fail", lambda: "grows no file systems" in node.proxy().log(), 90)
-    refused = node.proxy().log().count("grows no file systems")
+    wait_for("the growth to fail", lambda: refusals(node) > before, 90)
     assert objects.is_ready(node.cluster.get("Pod", "writer", "default"))
     assert node.cluster.get("PersistentVolumeClaim", volume, "default")["status"]["capacity"]["storage"] == "320Mi"
-    assert refused == 1, node.proxy().log()
+    assert refusals(node) == before + 1
     node.delete_pod("writer")
 
 

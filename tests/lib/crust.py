@@ -17,9 +17,6 @@ from lib.leaks import Snapshot
 from lib.standalone import BINARY, Standalone, own_containerd, wait_for
 
 RUNTIME = "crust"
-# All that the handler offers but POD_VOLUMES, which it does not do yet.
-FLAGS_WITHOUT_PODS = ("--capabilities", "FS_GROUP_CHANGE_POLICY_ALWAYS,FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH,SUBPATH,"
-                      "SELINUX_RELABEL_ON_MOUNT,VOLUME_STATS,VOLUME_RESIZE")
 
 
 class Handler:

@@ -45,7 +45,7 @@ def session_bench(request, folder):
     elif socket:
         sandboxes = BerthSandboxes(option("--crust-oci"), option("--crust-run"), option("--crust-kubelet"), folder / "bundles")
     else:
-        handler = crust.Handler(folder / "handler", crust.FLAGS_WITHOUT_PODS).start()
+        handler = crust.Handler(folder / "handler").start()
         socket = handler.socket
         sandboxes = crust_bench.sandboxes_of(handler)
     client = CrustClient(socket.removeprefix("unix://") if isinstance(socket, str) else socket, option("--crust-timeout"))

@@ -4,12 +4,16 @@ import pathlib
 
 import yaml
 from lib import crust, mounts
+from lib.kubernetes import programs
 from lib.kubernetes.api_node import ACCOUNT, DRIVER, NAMESPACE
 from lib.kubernetes.cluster import rules_of
 from lib.kubernetes.node import Node
 from lib.kubernetes.world import LEASES, RIGHTS
+from lib.proto_messages import csi
+from lib.rules_client import RulesClient
 from lib.standalone import BINARY, ROOT, wait_for
 
+HOSTPATH = "hostpath.csi.k8s.io"  # the Go driver, which knows nothing of runtime handlers
 SOCKET = "storage.berth.dev/fs-mgmt-socket"
 ALLOW = "storage.berth.dev/allow-runtime-assisted-mount"
 # Mounts, and nothing more; the story of a handler that is not capable.
@@ -69,6 +73,38 @@ class CrustNode(Node):
         """Announces a driver whose socket is `endpoint` by the socket of a proxy, which it starts."""
         self.start_proxy(driver, endpoint)
         self.start_registrar(registrar, driver, self.proxy_socket(driver))
+
+    def start_hostpath(self):
+        """Starts the Go hostpath driver, a proxy before it, and a resizer."""
+        endpoint = self.kubelet_folder / "plugins" / HOSTPATH / "csi.sock"
+        endpoint.parent.mkdir()
+        driver = self.run("hostpath", programs.find("hostpathplugin"), f"--endpoint=unix://{endpoint}", f"--nodeid={self.name}",
+                          f"--drivername={HOSTPATH}", f"--statedir={self.folder}/hostpath", "--enable-topology=false",
+                          "--enable-attach=false", "--v=5")
+        driver.wait_for("the hostpath driver", endpoint.exists)
+        self.cluster.create({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": HOSTPATH},
+                             "spec": {"attachRequired": False, "fsGroupPolicy": "File"}})
+        self.announce_proxy("hostpath-registrar", HOSTPATH, endpoint)
+        self.run("hostpath-resizer", BINARY, "controller", "--roles=resizer", f"--csi-address={endpoint}",
+                 f"--kubeconfig={self._kubeconfig}", env=self.roles_environment())
+
+    def make_hostpath_volume(self, name, fs_type, size):
+        """Makes a volume of the hostpath driver, which publishes as a device only what it made as one, and gives a PersistentVolume
+        with a file system on it, for the claim of this name."""
+        client = RulesClient(csi, self.kubelet_folder / "plugins" / HOSTPATH / "csi.sock", 60)
+        made = client.call("CreateVolume", name=name, capacity_range={"required_bytes": size},
+                           volume_capabilities=[{"block": {}, "access_mode": {"mode": "SINGLE_NODE_WRITER"}}])
+        client.close()
+        return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+                "spec": {"capacity": {"storage": str(size)}, "accessModes": ["ReadWriteOncePod"], "storageClassName": name,
+                         "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "default", "name": name},
+                         "csi": {"driver": HOSTPATH, "volumeHandle": made.volume.volume_id, "fsType": fs_type}}}
+
+    def delete_hostpath_volume(self, volume):
+        self.cluster.delete("PersistentVolume", volume["metadata"]["name"])
+        client = RulesClient(csi, self.kubelet_folder / "plugins" / HOSTPATH / "csi.sock", 60)
+        client.call("DeleteVolume", volume_id=volume["spec"]["csi"]["volumeHandle"])
+        client.close()
 
     def proxy_socket(self, driver):
         return self.kubelet_folder / "plugins" / driver / "proxy.sock"
