@@ -2,7 +2,9 @@
 the drivers."""
 import pathlib
 
+import grpc
 import yaml
+from google.protobuf import json_format
 from lib import crust, mounts
 from lib.kubernetes import programs
 from lib.kubernetes.api_node import ACCOUNT, DRIVER, NAMESPACE
@@ -10,7 +12,6 @@ from lib.kubernetes.cluster import rules_of
 from lib.kubernetes.node import Node
 from lib.kubernetes.world import LEASES, RIGHTS
 from lib.proto_messages import csi
-from lib.rules_client import RulesClient
 from lib.standalone import BINARY, ROOT, wait_for
 
 HOSTPATH = "hostpath.csi.k8s.io"  # the Go driver, which knows nothing of runtime handlers
@@ -91,10 +92,8 @@ class CrustNode(Node):
     def make_hostpath_volume(self, name, fs_type, size):
         """Makes a volume of the hostpath driver, which publishes as a device only what it made as one, and gives a PersistentVolume
         with a file system on it, for the claim of this name."""
-        client = RulesClient(csi, self.kubelet_folder / "plugins" / HOSTPATH / "csi.sock", 60)
-        made = client.call("CreateVolume", name=name, capacity_range={"required_bytes": size},
-                           volume_capabilities=[{"block": {}, "access_mode": {"mode": "SINGLE_NODE_WRITER"}}])
-        client.close()
+        made = self._call_hostpath("CreateVolume", name=name, capacity_range={"required_bytes": size},
+                                   volume_capabilities=[{"block": {}, "access_mode": {"mode": "SINGLE_NODE_WRITER"}}])
         return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
                 "spec": {"capacity": {"storage": str(size)}, "accessModes": ["ReadWriteOncePod"], "storageClassName": name,
                          "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "default", "name": name},
@@ -102,9 +101,14 @@ class CrustNode(Node):
 
     def delete_hostpath_volume(self, volume):
         self.cluster.delete("PersistentVolume", volume["metadata"]["name"])
-        client = RulesClient(csi, self.kubelet_folder / "plugins" / HOSTPATH / "csi.sock", 60)
-        client.call("DeleteVolume", volume_id=volume["spec"]["csi"]["volumeHandle"])
-        client.close()
+        self._call_hostpath("DeleteVolume", volume_id=volume["spec"]["csi"]["volumeHandle"])
+
+    def _call_hostpath(self, method, **fields):
+        """Calls a method of the controller service, and gives the answer."""
+        request = json_format.ParseDict(fields, getattr(csi, f"{method}Request")())
+        with grpc.insecure_channel(f"unix:{self.kubelet_folder}/plugins/{HOSTPATH}/csi.sock") as channel:
+            answer = channel.unary_unary(f"/csi.v1.Controller/{method}")(request.SerializeToString(), timeout=60)
+        return getattr(csi, f"{method}Response").FromString(answer)
 
     def proxy_socket(self, driver):
         return self.kubelet_folder / "plugins" / driver / "proxy.sock"
