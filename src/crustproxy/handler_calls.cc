@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "node/volumes/crust_request.h"
+#include "node/volumes/crust_deferral.h"
 #include "platform/walks/usage.h"
 #include "rpc/crust_client.h"
 

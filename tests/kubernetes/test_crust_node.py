@@ -10,7 +10,7 @@ from lib.kubernetes.crust_node import HOSTPATH, WEAK, CrustNode, allowing
 from lib.kubernetes.node import PROGRAMS as NODE_PROGRAMS
 from lib.standalone import wait_for
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.guest]
 
 FILE_SYSTEMS = ["ext4", "xfs", "btrfs"]
 # What the pods of the stories do first: their part of the volume is theirs by the fsGroup, and it is the file system itself.
@@ -31,6 +31,7 @@ def node(request):
             for fs_type in FILE_SYSTEMS:
                 made.cluster.create(allowing(objects.storage_class(fs_type, fs_type)))
                 made.cluster.create(allowing(objects.storage_class(f"hostpath-{fs_type}", fs_type, provisioner=HOSTPATH)))
+            made.cluster.create(allowing(objects.storage_class("hostpath-folder", provisioner=HOSTPATH)))
             made.cluster.create(objects.storage_class("not-allowed", "ext4"))
             yield made
         finally:
@@ -40,11 +41,12 @@ def node(request):
 @pytest.fixture
 def volume(node, request):
     """Gives the name of a claim, which is that of its class, and removes its volume at the end. The class names the file system:
-    "xfs" for a volume of the shipped driver, "hostpath-xfs" for one of the hostpath driver."""
+    "xfs" for a volume of the shipped driver, "hostpath-xfs" for one of the hostpath driver, and "hostpath-folder" for one that it
+    cannot publish as a device."""
     name = getattr(request, "param", "ext4")
     made = None
     if name.startswith("hostpath-"):
-        made = node.make_hostpath_volume(name, fs_type_of(name), 320 << 20)
+        made = node.make_hostpath_volume(name, name.removeprefix("hostpath-"), 320)
         node.cluster.create(made)
     node.cluster.create(objects.claim(name, "320Mi", name, accessModes=["ReadWriteOncePod"]), "default")
     yield name
@@ -110,7 +112,8 @@ def test_story_1_the_sandbox_has_the_file_system(node, volume):
     read_back(node, volume)
 
 
-@pytest.mark.parametrize("volume", ["xfs", "hostpath-xfs"], indirect=True)  # a kernel may not let root grow a mounted ext4
+# A kernel may not let root grow a mounted ext4, and the hostpath driver only notes that a device has grown.
+@pytest.mark.parametrize("volume", ["xfs"], indirect=True)
 def test_story_1_the_volume_grows_in_the_sandbox(node, volume):
     """A file system grows in the sandbox of its running pod, and a volume that grew while no pod used it in the next pod's."""
     write_and_wait(node, volume)
@@ -145,6 +148,17 @@ def test_story_2_a_handler_without_fs_group_and_sub_path(node, volume):
     assert any("fsGroup" in said for said in node.events("writer", "HostMount"))
     node.delete_pod("writer")
     read_back(node, volume)  # in a sandbox
+
+
+@pytest.mark.parametrize("volume", ["hostpath-folder"], indirect=True)
+@pytest.mark.parametrize("runtime, why", [(WEAK, "fsGroup"), ("sandboxed", "nor publishes the volume as a block device")])
+def test_a_driver_that_can_do_neither(node, volume, runtime, why):
+    """A driver that neither leaves mounts to handlers nor publishes the volume as a block device mounts it on the host, and an event of
+    the pod says why."""
+    run_until_ready(node, objects.pod("writer", f"echo kept > /{volume}/file && sync && sleep 10000", [volume], runtimeClassName=runtime,
+                                      securityContext={"fsGroup": 2345}, container=ready_when(f"test -s /{volume}/file")))
+    assert any(why in said for said in node.events("writer", "HostMount")), node.events("writer", "HostMount")
+    node.delete_pod("writer")
 
 
 @pytest.mark.parametrize("runtime", ["no-handler", None])

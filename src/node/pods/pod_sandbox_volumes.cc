@@ -3,7 +3,7 @@
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "node/volumes/crust_request.h"
+#include "node/volumes/crust_deferral.h"
 #include "platform/files/durable_file.h"
 #include "rpc/crust_client.h"
 

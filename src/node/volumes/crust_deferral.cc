@@ -39,6 +39,25 @@ StatusOr<HandlerOffer> AskHandler(const std::string& socket) {
 
 }  // namespace
 
+crust_api::RuntimePublishVolumeRequest MakePublishRequest(const volume::DeferredMount& mount,
+                                                          const std::string& target,
+                                                          bool read_only) {
+  crust_api::RuntimePublishVolumeRequest request;
+  request.set_host_volume_id(mount.source);
+  request.set_host_target_path(target);
+  request.set_file_system(mount.fs_type);
+  for (const std::string& option : mount.options) request.add_mount_options(option);
+  if (read_only && std::ranges::find(mount.options, "ro") == mount.options.end()) {
+    request.add_mount_options("ro");
+  }
+  if (mount.fs_group.has_value()) {
+    request.set_fsgroup_gid(*mount.fs_group);
+    request.set_fsgroup_policy(mount.only_on_root_mismatch ? "OnRootMismatch" : "Always");
+  }
+  request.set_selinux_label(mount.selinux_label);
+  return request;
+}
+
 StatusOr<Json> CrustDeferral::ReadRuntimeClass(const api::Pod& pod) {
   const std::string name = pod.String({"spec", "runtimeClassName"});
   StatusOr<Json> found = get_object_(api::kinds::kRuntimeClass, "", name);

@@ -24,6 +24,12 @@ struct HandlerChoice {
   std::vector<std::string> file_systems;
 };
 
+// The request by which a handler mounts a volume that was left to it. `target` is where the host
+// would mount it. The caller adds the sandbox or the pod.
+crust_api::RuntimePublishVolumeRequest MakePublishRequest(const volume::DeferredMount& mount,
+                                                          const std::string& target,
+                                                          bool read_only);
+
 class CrustDeferral {
  public:
   // Reads an object of the API, as volume::Host::GetObject.

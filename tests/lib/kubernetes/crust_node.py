@@ -89,15 +89,17 @@ class CrustNode(Node):
         self.run("hostpath-resizer", BINARY, "controller", "--roles=resizer", f"--csi-address={endpoint}",
                  f"--kubeconfig={self._kubeconfig}", env=self.roles_environment())
 
-    def make_hostpath_volume(self, name, fs_type, size):
+    def make_hostpath_volume(self, name, fs_type, mebibytes):
         """Makes a volume of the hostpath driver, which publishes as a device only what it made as one, and gives a PersistentVolume
-        with a file system on it, for the claim of this name."""
-        made = self._call_hostpath("CreateVolume", name=name, capacity_range={"required_bytes": size},
-                                   volume_capabilities=[{"block": {}, "access_mode": {"mode": "SINGLE_NODE_WRITER"}}])
+        with a file system on it, for the claim of this name. With the type "folder" the driver makes a folder."""
+        kind = "mount" if fs_type == "folder" else "block"
+        made = self._call_hostpath("CreateVolume", name=name, capacity_range={"required_bytes": mebibytes << 20},
+                                   volume_capabilities=[{kind: {}, "access_mode": {"mode": "SINGLE_NODE_WRITER"}}])
         return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-                "spec": {"capacity": {"storage": str(size)}, "accessModes": ["ReadWriteOncePod"], "storageClassName": name,
+                "spec": {"capacity": {"storage": f"{mebibytes}Mi"}, "accessModes": ["ReadWriteOncePod"], "storageClassName": name,
                          "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "default", "name": name},
-                         "csi": {"driver": HOSTPATH, "volumeHandle": made.volume.volume_id, "fsType": fs_type}}}
+                         "csi": {"driver": HOSTPATH, "volumeHandle": made.volume.volume_id,
+                                 "fsType": "ext4" if fs_type == "folder" else fs_type}}}
 
     def delete_hostpath_volume(self, volume):
         self.cluster.delete("PersistentVolume", volume["metadata"]["name"])
