@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
+#include <set>
 
 #include "base/assert_ok.h"
+#include "base/fake_faults.h"
 #include "crustproxy/volumes.h"
 #include "kube/fake_client.h"
 #include "platform/devices/fake_disk.h"
@@ -433,6 +436,54 @@ TEST_F(VolumesTest, StatisticsAndGrowthComeFromTheSandbox) {
   EXPECT_TRUE(asked.volume_capability().has_block());
   handler_->Lose(Capability::VOLUME_RESIZE);
   EXPECT_EQ(volumes_->Expand(grow).status().code(), StatusCode::kFailedPrecondition);
+}
+
+// The points that the life of a volume passes in the proxy.
+constexpr const char* kPoints[] = {
+    "crustproxy.volume.write.before",         "crustproxy.volume.write.temp",
+    "crustproxy.volume.write.after",          "crustproxy.volume.remove.before",
+    "crustproxy.volume.remove.after",         "rpc.csi.NodeStageVolume.before",
+    "rpc.csi.NodeStageVolume.after",          "rpc.csi.NodePublishVolume.before",
+    "rpc.csi.NodePublishVolume.after",        "rpc.crust.RuntimePublishVolume.before",
+    "rpc.crust.RuntimePublishVolume.after",   "rpc.crust.RuntimeUnpublishVolume.before",
+    "rpc.crust.RuntimeUnpublishVolume.after", "rpc.csi.NodeUnpublishVolume.before",
+    "rpc.csi.NodeUnpublishVolume.after",      "rpc.csi.NodeUnstageVolume.before",
+    "rpc.csi.NodeUnstageVolume.after"};
+
+// A call that is cut short and a process that begins anew are what is left of a crash. The kubelet
+// repeats the call that got no answer.
+TEST_F(VolumesTest, AProxyThatEndsAtAnyPointGoesOnAfterItsRestart) {
+  const std::vector<std::function<Status()>> life = {
+      [this] { return Stage(); }, [this] { return Publish(); }, [this] { return Unpublish(); },
+      [this] { return Unstage(); }};
+  for (const bool left_by_driver : {false, true}) {
+    if (left_by_driver) {
+      rpc::FakeCsiDriver::Options& driver = driver_->state().options();
+      driver.node_capabilities.insert(NodeRpc::RUNTIME_ASSISTED_MOUNT);
+      driver.deferred.emplace();
+      driver.deferred->set_source(disk_->device());
+      driver.deferred->set_type("ext4");
+    }
+    std::set<std::string> passed;
+    for (const std::string point : kPoints) {
+      for (int passage = 1; passage < 20; ++passage) {
+        SCOPED_TRACE(
+            fmt::format("{}, passage {}, left by the driver: {}", point, passage, left_by_driver));
+        size_t step = 0;
+        {
+          const std::string fault = fmt::format("{}=error:ABORTED@{}", point, passage);
+          const base::FakeFaults faults(fault.c_str());
+          while (step < life.size() && life[step]().ok()) ++step;
+        }
+        if (step == life.size()) break;
+        passed.insert(point);
+        Restart();
+        for (; step < life.size(); ++step) ASSERT_OK(life[step]());
+        ExpectNothingIsLeft();
+      }
+    }
+    EXPECT_EQ(passed.size(), std::size(kPoints));
+  }
 }
 
 TEST_F(VolumesTest, WithoutTheApiNothingIsDecided) {
