@@ -11,6 +11,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/log.h"
+
 namespace berth::platform {
 
 using base::Error;
