@@ -134,6 +134,16 @@ def test_story_1_the_volume_grows_in_the_sandbox(node, volume):
             node.delete_pod(name)
 
 
+@pytest.mark.parametrize("volume", ["xfs", "hostpath-xfs"], indirect=True)
+def test_story_1_the_kubelet_shows_how_full_the_sandbox_has_it(node, volume):
+    """The kubelet's metrics of a volume are those of the file system in the sandbox, also where the driver has none for it."""
+    write_and_wait(node, volume)
+    wait_for("the kubelet to have measured", lambda: node.volume_stats(volume), 90)
+    assert node.volume_stats(volume)["capacity_bytes"] == sandbox_bytes(node)
+    assert node.volume_stats(volume)["used_bytes"] > 0
+    node.delete_pod("writer")
+
+
 def sandbox_bytes(node):
     """Gives the size of the only volume's file system, as the handler reports it."""
     usage, abnormal = node.handler.stats()

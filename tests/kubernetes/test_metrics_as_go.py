@@ -191,6 +191,7 @@ def test_of_an_imported_snapshot(world, volume):
     written["spec"]["volumeSnapshotRef"]["namespace"] = world.namespace
     world.create(written)
     world.wait("VolumeSnapshot", "second", lambda item: (item.get("status") or {}).get("readyToUse"))
+    wait_for("the snapshot to be counted", lambda: not is_under_way(controller))
     check(world, controller)
     snapshotter.stop()
 

@@ -193,6 +193,8 @@ class Bench:
             yield folder
         finally:
             subprocess.run(["umount", folder], check=True)
+        # A program beside this one may just have copied the mount into a mount namespace of its own.
+        self.wait_free(device, 30)
 
     @staticmethod
     def wait_free(device, seconds):

@@ -1,6 +1,9 @@
 """A node under a real kubelet whose containerd has Berth's CRUST handler, and where `berth crust-proxy` stands between the kubelet and
 the drivers."""
 import pathlib
+import re
+import ssl
+import urllib.request
 
 import grpc
 import yaml
@@ -44,7 +47,16 @@ class CrustNode(Node):
         self.handler = crust.Handler(self.folder / "h")
         self.weak = crust.Handler(self.folder / "w", [f"--capabilities={WEAK_CAPABILITIES}"])
         self.runtime_handlers = (f"{crust.RUNTIME}={self.handler.oci}", f"{WEAK}={self.weak.oci}")
+        self.hostpath_endpoint = self.kubelet_folder / "plugins" / HOSTPATH / "csi.sock"
         self._kubeconfig = None
+        self._port = None
+
+    def kubelet_configuration(self):
+        made = super().kubelet_configuration()
+        # Whoever asks may read its metrics, which show soon how full volumes are.
+        made["authentication"]["anonymous"]["enabled"] = True
+        self._port = made["port"]
+        return made | {"volumeStatsAggPeriod": "5s"}
 
     def start(self):
         super().start()
@@ -53,6 +65,15 @@ class CrustNode(Node):
         for each in (runtime_class("sandboxed", self.handler), runtime_class(WEAK, self.weak, WEAK), runtime_class("no-handler")):
             self.cluster.create(each)
         return self
+
+    def volume_stats(self, claim):
+        """Gives what the kubelet's metrics say of a claim's volume, by their names without kubelet_volume_stats_."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with urllib.request.urlopen(f"https://127.0.0.1:{self._port}/metrics", context=context, timeout=20) as answer:
+            text = answer.read().decode()
+        return {name: float(value) for name, value in re.findall(
+            rf'^kubelet_volume_stats_(\w+){{[^}}]*persistentvolumeclaim="{claim}"[^}}]*}} (\S+)$', text, re.MULTILINE)}
 
     def restart_kubelet(self):
         self.processes["kubelet"].stop(seconds=15)
@@ -77,7 +98,7 @@ class CrustNode(Node):
 
     def start_hostpath(self):
         """Starts the Go hostpath driver, a proxy before it, and a resizer."""
-        endpoint = self.kubelet_folder / "plugins" / HOSTPATH / "csi.sock"
+        endpoint = self.hostpath_endpoint
         endpoint.parent.mkdir()
         driver = self.run("hostpath", programs.find("hostpathplugin"), f"--endpoint=unix://{endpoint}", f"--nodeid={self.name}",
                           f"--drivername={HOSTPATH}", f"--statedir={self.folder}/hostpath", "--enable-topology=false",
@@ -108,7 +129,7 @@ class CrustNode(Node):
     def _call_hostpath(self, method, **fields):
         """Calls a method of the controller service, and gives the answer."""
         request = json_format.ParseDict(fields, getattr(csi, f"{method}Request")())
-        with grpc.insecure_channel(f"unix:{self.kubelet_folder}/plugins/{HOSTPATH}/csi.sock") as channel:
+        with grpc.insecure_channel(f"unix:{self.hostpath_endpoint}") as channel:
             answer = channel.unary_unary(f"/csi.v1.Controller/{method}")(request.SerializeToString(), timeout=60)
         return getattr(csi, f"{method}Response").FromString(answer)
 
