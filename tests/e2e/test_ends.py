@@ -12,12 +12,14 @@ import subprocess
 import tempfile
 import time
 
+import grpc
 import pytest
 from lib import block_agent, csi_bed, fuse_double, mounts, objects
 from lib.crust import Handler
 from lib.csi_double import NAME, CsiDouble
 from lib.kubectl import installed, watching
 from lib.mount_pod import MountPod
+from lib.proto_messages import csi
 from lib.roles import Role, kubeconfig_of
 from lib.shims import Shims
 from lib.standalone import BINARY, wait_for
@@ -290,6 +292,27 @@ def test_a_silent_connection_keeps_no_crust_handler_from_ending(folder):
         expect_no_socket(folder)
     finally:
         handler.clear()
+
+
+def test_an_api_that_hangs_keeps_no_crust_proxy_from_ending(folder, silent_api):
+    double = CsiDouble(folder / "double").start()
+    role = Role(folder / "role.log", "crust-proxy", "--endpoint", folder / "proxy.sock", "--csi-address", double.socket,
+                "--node-name", "node-a", "--data", folder / "data", "--kubelet", folder / "kubelet", "--kubeconfig", silent_api[1])
+    stage = csi.NodeStageVolumeRequest(volume_id="held", staging_target_path=str(folder / "staging"))
+    stage.volume_capability.mount.SetInParent()
+    try:
+        wait_for("the proxy to listen", lambda: (folder / "proxy.sock").exists() or role.process.poll() is not None)
+        assert role.process.poll() is None, role.log()
+        with grpc.insecure_channel(f"unix:{folder}/proxy.sock") as channel, half_sent(folder / "proxy.sock"):
+            asked = channel.unary_unary("/csi.v1.Node/NodeStageVolume").future(stage.SerializeToString(), timeout=60)
+            connection, _ = silent_api[0].accept()  # it asks which pods use the volume
+            with connection:
+                end(role.process, "'berth crust-proxy' that asks an API that hangs")
+            asked.cancel()
+        assert not double.calls("NodeStageVolume")
+    finally:
+        role.stop()
+        double.stop()
 
 
 def test_a_silent_connection_keeps_no_block_agent_from_ending(berth, folder):

@@ -77,7 +77,7 @@ class Shop:
         """Waits until a group and its snapshots are ready, and gives (it, its content, {claim: (snapshot, its content)})."""
         world = self.world
         group = world.wait("VolumeGroupSnapshot", name, is_ready, seconds=90)
-        content = world.wait("VolumeGroupSnapshotContent", group["status"]["boundVolumeGroupSnapshotContentName"], is_ready)
+        content = world.wait("VolumeGroupSnapshotContent", group["status"]["boundVolumeGroupSnapshotContentName"], is_done)
         world.names[content["status"]["volumeGroupSnapshotHandle"]] = "GROUP-HANDLE"
         members = {}
         for snapshot in self.members():
@@ -119,3 +119,9 @@ class Shop:
 
 def is_ready(item):
     return (item.get("status") or {}).get("readyToUse")
+
+
+def is_done(content):
+    """Tells whether a content is ready and its csi-snapshotter has written all that it writes."""
+    annotations = content["metadata"].get("annotations") or {}
+    return is_ready(content) and not any(name.endswith("-being-created") for name in annotations)
