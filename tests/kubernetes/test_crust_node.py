@@ -135,12 +135,12 @@ def test_story_1_the_volume_grows_in_the_sandbox(node, volume):
 
 
 @pytest.mark.parametrize("volume", ["xfs", "hostpath-xfs"], indirect=True)
-def test_story_1_the_kubelet_shows_how_full_the_sandbox_has_it(node, volume):
-    """The kubelet's metrics of a volume are those of the file system in the sandbox, also where the driver has none for it."""
+def test_story_1_statistics_come_from_the_sandbox(node, volume):
+    """Who asks the driver how full a volume is gets the usage of the file system in the sandbox."""
     write_and_wait(node, volume)
-    wait_for("the kubelet to have measured", lambda: node.volume_stats(volume), 90)
-    assert node.volume_stats(volume)["capacity_bytes"] == sandbox_bytes(node)
-    assert node.volume_stats(volume)["used_bytes"] > 0
+    stats = node.ask_stats("writer", volume)
+    assert stats.usage[0].total == sandbox_bytes(node)
+    assert stats.usage[0].used > 0 and not stats.volume_condition.abnormal
     node.delete_pod("writer")
 
 

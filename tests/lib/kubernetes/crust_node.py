@@ -1,9 +1,6 @@
 """A node under a real kubelet whose containerd has Berth's CRUST handler, and where `berth crust-proxy` stands between the kubelet and
 the drivers."""
 import pathlib
-import re
-import ssl
-import urllib.request
 
 import grpc
 import yaml
@@ -49,14 +46,6 @@ class CrustNode(Node):
         self.runtime_handlers = (f"{crust.RUNTIME}={self.handler.oci}", f"{WEAK}={self.weak.oci}")
         self.hostpath_endpoint = self.kubelet_folder / "plugins" / HOSTPATH / "csi.sock"
         self._kubeconfig = None
-        self._port = None
-
-    def kubelet_configuration(self):
-        made = super().kubelet_configuration()
-        # Whoever asks may read its metrics, which show soon how full volumes are.
-        made["authentication"]["anonymous"]["enabled"] = True
-        self._port = made["port"]
-        return made | {"volumeStatsAggPeriod": "5s"}
 
     def start(self):
         super().start()
@@ -66,14 +55,16 @@ class CrustNode(Node):
             self.cluster.create(each)
         return self
 
-    def volume_stats(self, claim):
-        """Gives what the kubelet's metrics say of a claim's volume, by their names without kubelet_volume_stats_."""
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        with urllib.request.urlopen(f"https://127.0.0.1:{self._port}/metrics", context=context, timeout=20) as answer:
-            text = answer.read().decode()
-        return {name: float(value) for name, value in re.findall(
-            rf'^kubelet_volume_stats_(\w+){{[^}}]*persistentvolumeclaim="{claim}"[^}}]*}} (\S+)$', text, re.MULTILINE)}
+    def ask_stats(self, pod, claim):
+        """Asks the proxy for the statistics of a pod's volume, as the kubelet does, and gives the answer."""
+        name = self.cluster.get("PersistentVolumeClaim", claim, "default")["spec"]["volumeName"]
+        source = self.cluster.get("PersistentVolume", name)["spec"]["csi"]
+        uid = self.cluster.get("Pod", pod, "default")["metadata"]["uid"]
+        request = csi.NodeGetVolumeStatsRequest(volume_id=source["volumeHandle"], volume_path=(
+            f"{self.kubelet_folder}/pods/{uid}/volumes/kubernetes.io~csi/{name}/mount"))
+        with grpc.insecure_channel(f"unix:{self.proxy_socket(source['driver'])}") as channel:
+            answer = channel.unary_unary("/csi.v1.Node/NodeGetVolumeStats")(request.SerializeToString(), timeout=60)
+        return csi.NodeGetVolumeStatsResponse.FromString(answer)
 
     def restart_kubelet(self):
         self.processes["kubelet"].stop(seconds=15)
