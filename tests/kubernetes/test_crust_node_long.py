@@ -2,6 +2,7 @@
 are killed. BERTH_SANDBOX_PODS is the number of pods."""
 import concurrent.futures
 import contextlib
+import copy
 import os
 import pathlib
 import random
@@ -42,10 +43,18 @@ def node():
             made.end()
 
 
+def with_own_client(node):
+    """Gives the node as another thread may use it, because a client is one thread's."""
+    mine = copy.copy(node)
+    mine.cluster = Cluster(node.cluster.kubeconfig, plane=node.cluster.plane)
+    return mine
+
+
 class Killer:
     """Kills a part of the node every few seconds, and starts it again."""
 
     def __init__(self, node, seed):
+        node = with_own_client(node)
         self._random = random.Random(seed)
         self._parts = {"proxy": self._restart_proxy, "hostpath's proxy": self._restart_hostpath_proxy, "handler": self._restart_handler,
                        "kubelet": node.restart_kubelet}
@@ -95,6 +104,7 @@ def pod(name, claim, count):
 
 def live_through(node, claim, pods):
     """Has one pod after the other use a claim."""
+    node = with_own_client(node)
     for count in range(pods):
         name = f"{claim}-{count}"
         node.create_pod(pod(name, claim, count))
