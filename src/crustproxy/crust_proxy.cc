@@ -24,13 +24,6 @@ using base::StatusOr;
 
 constexpr std::string_view kNodeService = "/csi.v1.Node/";
 
-StatusOr<kube::Config> LoadApiConfig(const std::string& kubeconfig) {
-  if (!kubeconfig.empty()) return kube::LoadKubeconfig(kubeconfig);
-  auto in_pod = kube::LoadInClusterConfig();
-  if (in_pod.ok()) return in_pod;
-  return kube::LoadKubeconfig(kube::FindKubeconfigPath());
-}
-
 std::string NameNode(const std::string& given) {
   if (!given.empty()) return given;
   char name[256] = {};
@@ -50,7 +43,7 @@ class CrustProxyImpl final : public CrustProxy {
     RETURN_IF_ERROR(platform::MakePrivateFolder(options.data_folder));
     ASSIGN_OR_RETURN(lock_, platform::LockFile(options.data_folder + "/lock"));
     ASSIGN_OR_RETURN(records_, VolumeRecords::Open(options.data_folder + "/volumes"));
-    ASSIGN_OR_RETURN(const kube::Config config, LoadApiConfig(options.kubeconfig));
+    ASSIGN_OR_RETURN(const kube::Config config, kube::LoadConfig(options.kubeconfig));
     ASSIGN_OR_RETURN(client_, kube::NewHttpClient(config, {.user_agent = "berth-crust-proxy"}));
     const std::string node = NameNode(options.node);
     events_ = std::make_unique<kube::EventRecorder>(*client_, clock_, "berth-crust-proxy", node);

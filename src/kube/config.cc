@@ -203,4 +203,11 @@ StatusOr<Config> LoadInClusterConfig(const std::string& folder) {
   return config;
 }
 
+StatusOr<Config> LoadConfig(const std::string& path) {
+  if (!path.empty()) return LoadKubeconfig(path);
+  auto in_pod = LoadInClusterConfig();
+  if (in_pod.ok()) return in_pod;
+  return LoadKubeconfig(FindKubeconfigPath());
+}
+
 }  // namespace berth::kube

@@ -52,4 +52,9 @@ std::string ReadTokenFile(const std::string& path);
 base::StatusOr<Config> LoadInClusterConfig(
     const std::string& folder = "/var/run/secrets/kubernetes.io/serviceaccount");
 
+// The configuration of a program that runs in a pod or by itself: the kubeconfig at `path` or, if
+// that is empty, the pod's service account or else the file that kubectl would read. Errors are
+// those of LoadKubeconfig.
+base::StatusOr<Config> LoadConfig(const std::string& path);
+
 }  // namespace berth::kube

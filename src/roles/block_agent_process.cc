@@ -20,13 +20,6 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
-StatusOr<kube::Config> LoadAgentApiConfig(const std::string& kubeconfig) {
-  if (!kubeconfig.empty()) return kube::LoadKubeconfig(kubeconfig);
-  auto in_pod = kube::LoadInClusterConfig();
-  if (in_pod.ok()) return in_pod;
-  return kube::LoadKubeconfig(kube::FindKubeconfigPath());
-}
-
 // Returns berth-flex beside this program, or else in the folders where an image has it. NOT_FOUND:
 // it is in none of them.
 StatusOr<std::string> FindDriverExecutable() {
@@ -62,7 +55,7 @@ class BlockAgentProcessImpl : public BlockAgentProcess {
   Status Run(const BlockAgentProcessOptions& options) {
     ASSIGN_OR_RETURN(const blockagent::AgentOptions agent, CompleteAgentOptions(options.agent));
     node_ = agent.node;
-    ASSIGN_OR_RETURN(const kube::Config config, LoadAgentApiConfig(options.kubeconfig));
+    ASSIGN_OR_RETURN(const kube::Config config, kube::LoadConfig(options.kubeconfig));
     ASSIGN_OR_RETURN(client_, kube::NewHttpClient(config, {.user_agent = "berth-block-agent"}));
     if (agent.self_fence.has_value()) {
       // Its requests end early, so that one that got lost does not look as if the API were away.
