@@ -4,8 +4,6 @@ devices."""
 import contextlib
 import json
 import os
-import pathlib
-import re
 import time
 
 import pytest
@@ -427,11 +425,7 @@ def test_the_host_never_sees_the_volume(berth, handler):
     def allowed(sighting):
         if sighting.namespace == host or any(other in sighting.cgroups for other in others):
             return False
-        # These may see it: the containers themselves, whose cgroups have their names, and the programs that make
-        # them. A process that is ending has no command line.
-        program = pathlib.Path(sighting.command.partition(" ")[0]).name
-        return bool(re.search(r"/k8s\.io/[0-9a-f]{64}", sighting.cgroups)) or program in ("", "runc") \
-            or str(handler.oci) in sighting.command or str(handler.socket) in sighting.command
+        return who_sees.is_of_sandbox(sighting, handler, r"/k8s\.io/[0-9a-f]{64}")
 
     with who_sees.Watch(lambda: set(crust.devices(berth)) - devices, allowed) as watch:
         run(berth, "user", "data", script="echo kept > /data/note; sync /data/note", mounts=MOUNTS,

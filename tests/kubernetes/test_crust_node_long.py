@@ -6,7 +6,6 @@ import copy
 import os
 import pathlib
 import random
-import re
 import threading
 import time
 
@@ -125,10 +124,7 @@ def test_pods_come_and_go_while_all_parts_are_killed(node, capsys):
         node.cluster.create(objects.claim(claim, "320Mi", claim, accessModes=["ReadWriteOncePod"]), "default")
 
     def allowed(sighting):
-        # The containers, whose cgroups have their names, and the programs that make them. One that is ending has no command line.
-        program = pathlib.Path(sighting.command.partition(" ")[0]).name
-        return bool(re.search(r"/[0-9a-f]{64}", sighting.cgroups)) or program in ("", "runc") \
-            or str(node.handler.oci) in sighting.command or str(node.handler.socket) in sighting.command
+        return who_sees.is_of_sandbox(sighting, node.handler, r"/[0-9a-f]{64}")
 
     def devices():
         found = set()

@@ -1,6 +1,8 @@
 """Finds by the mount tables of all processes and threads which of them have a device's file system mounted."""
 import glob
 import os
+import pathlib
+import re
 import threading
 
 
@@ -45,6 +47,14 @@ def sightings(device):
                                  if line.split()[2] == device]
         if tables[namespace]:
             yield Sighting(task, namespace, tables[namespace])
+
+
+def is_of_sandbox(sighting, handler, containers):
+    """Tells whether the thread may see a volume of a sandbox: it is in a container, whose cgroup matches `containers`, or in a program
+    that makes containers. A process that is ending has no command line."""
+    program = pathlib.Path(sighting.command.partition(" ")[0]).name
+    return bool(re.search(containers, sighting.cgroups)) or program in ("", "runc") \
+        or str(handler.oci) in sighting.command or str(handler.socket) in sighting.command
 
 
 class Watch:
