@@ -136,7 +136,7 @@ TEST_F(ContainerdTest, APodsContainersShareItsVolume) {
   StopPod();
   EXPECT_TRUE(IsFree(device));
   EXPECT_TRUE(std::filesystem::is_empty(Target("pv")));
-  EXPECT_EQ(CountIn("data/sandboxes"), 0u);
+  EXPECT_EQ(CountIn("run/records/sandboxes"), 0u);
 }
 
 // The kubelet has the driver publish a volume, runs a sandbox, mounts the subPaths and makes the

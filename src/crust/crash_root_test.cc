@@ -211,8 +211,8 @@ class HandlerCrashTest : public testing::TestWithParam<Owner> {
       EXPECT_FALSE(mount.mount_point.starts_with(Folder() + "/kubelet/")) << mount.mount_point;
     }
     // The plan of a sandbox's volume is the node agent's.
-    std::vector<std::string> folders = {"/data/holders", "/data/sandboxes", "/run/sandboxes",
-                                        "/data/pods"};
+    std::vector<std::string> folders = {"/data/holders", "/run/records/sandboxes", "/run/sandboxes",
+                                        "/run/records/pods"};
     if (GetParam() == Owner::kPod) folders.emplace_back("/run/plans");
     for (const std::string& folder : folders) {
       EXPECT_TRUE(std::filesystem::is_empty(Folder() + folder)) << folder;

@@ -18,7 +18,7 @@ struct CrustHandlerOptions {
   std::string socket;      // CRUST, as RuntimeClass.fsMgmtSocket names it
   std::string oci_socket;  // for berth-oci
   std::string data_folder = "/var/lib/berth/crust";
-  std::string run_folder;  // plans and marks (base/ipc/crust_call.h); /run/berth/crust
+  std::string run_folder;  // records, plans and marks (paths.h); /run/berth/crust
   std::string kubelet_folder = "/var/lib/kubelet";
   // By their names in proto/crust.proto; empty: all, but SELINUX_RELABEL only on a kernel without
   // SELinux.

@@ -35,7 +35,9 @@ std::string ResolveFolder(const std::string& folder) {
 
 StatusOr<std::unique_ptr<Handler>> Handler::Start(HandlerOptions options, SandboxKind& kind,
                                                   platform::Mounter& mounter) {
-  ASSIGN_OR_RETURN(SandboxRecords records, SandboxRecords::Open(options.paths.RecordFolder()));
+  ASSIGN_OR_RETURN(
+      SandboxRecords records,
+      SandboxRecords::Open(options.paths.RecordFolder(), options.paths.FormerRecordFolder()));
   for (const std::string& folder : {options.paths.PlanFolder(), options.paths.MarkFolder()}) {
     RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
   }

@@ -11,7 +11,7 @@
 //   or its bundle, or the pod of an empty one, is
 //   gone                                            ──▶  volumes off, devices free, forgotten
 //
-// A record is durable before each step. A new handler goes on where the last one stopped, and
+// A record is written before each step. A new handler goes on where the last one stopped, and
 // containers do not notice. Only one call at a time works on a sandbox: a second call waits for ten
 // seconds, or longer if it creates a container, and then gets ABORTED. If the waiting call
 // unpublishes a volume or ends the sandbox, it also stops a walk over files (fsGroup) of the

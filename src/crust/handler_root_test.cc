@@ -106,7 +106,7 @@ TEST_F(HandlerTest, TwoContainersShareAVolumeThatTheHostNeverSees) {
   Delete(sandbox_);
   EXPECT_TRUE(IsFree(device));
   EXPECT_EQ(CountIn("data/holders"), 0u);
-  EXPECT_EQ(CountIn("data/sandboxes"), 0u);
+  EXPECT_EQ(CountIn("run/records/sandboxes"), 0u);
   EXPECT_EQ(CountIn("run/sandboxes"), 0u);
   EXPECT_FALSE(std::filesystem::exists(Target("pv") + "/a")) << "empty leftovers are removed";
   EXPECT_TRUE(std::filesystem::exists(Target("pv")));
@@ -352,10 +352,10 @@ TEST_F(HandlerTest, ASandboxWhoseBundleIsGoneIsOver) {
   EXPECT_FALSE(IsFree(device));
   Restart();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (CountIn("data/sandboxes") > 0 && std::chrono::steady_clock::now() < deadline) {
+  while (CountIn("run/records/sandboxes") > 0 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  EXPECT_EQ(CountIn("data/sandboxes"), 0u);
+  EXPECT_EQ(CountIn("run/records/sandboxes"), 0u);
   EXPECT_TRUE(IsFree(device));
 }
 

@@ -2,12 +2,13 @@
 //
 //   <data>/                 /var/lib/berth/crust
 //     lock                  one handler at a time
-//     sandboxes/<id>.json   what is known of each sandbox (sandbox_records.h)
-//     pods/<uid>.json       the volumes that all sandboxes of a pod get (pods/pod_records.h)
 //     holders/              a private mount
 //       <id>                the sandbox's mount namespace, bound there (nsfs)
 //     utilities/            a private mount: where mount utilities mount (utility_mount.h)
-//   <run>/                  /run/berth/crust: base/ipc/crust_call.h draws it
+//   <run>/                  /run/berth/crust: base/ipc/crust_call.h draws the rest of it
+//     records/
+//       sandboxes/<id>.json what is known of each sandbox (sandbox_records.h)
+//       pods/<uid>.json     the volumes that all sandboxes of a pod get (pods/pod_records.h)
 #pragma once
 
 #include <string>
@@ -21,8 +22,11 @@ class Paths {
 
   const std::string& run() const { return run_; }
   std::string LockFile() const { return data_ + "/lock"; }
-  std::string RecordFolder() const { return data_ + "/sandboxes"; }
-  std::string PodFolder() const { return data_ + "/pods"; }
+  std::string RecordFolder() const { return run_ + "/records/sandboxes"; }
+  std::string PodFolder() const { return run_ + "/records/pods"; }
+  // Where earlier versions kept these records.
+  std::string FormerRecordFolder() const { return data_ + "/sandboxes"; }
+  std::string FormerPodFolder() const { return data_ + "/pods"; }
   std::string HolderFolder() const { return data_ + "/holders"; }
   std::string UtilityFolder() const { return data_ + "/utilities"; }
   // Folders of the pods' plans and of the sandboxes' marks (base/ipc/crust_call.h).

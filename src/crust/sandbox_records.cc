@@ -4,8 +4,6 @@
 
 #include "base/json.h"
 #include "crust/requests.h"
-#include "platform/files/durable_file.h"
-#include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
 
 namespace berth::crust {
@@ -18,7 +16,6 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr int kVersion = 1;
-constexpr size_t kMaxRecordBytes = 8 * 1024 * 1024;
 
 constexpr std::string_view StateName(VolumeState state) {
   switch (state) {
@@ -80,7 +77,7 @@ StatusOr<std::vector<VolumeRecord>> DecodeVolumes(const Json& list) {
   return volumes;
 }
 
-std::string Encode(const SandboxRecord& record) {
+std::string SandboxRecordKind::Encode(const SandboxRecord& record) {
   const Json value = {{"version", kVersion},
                       {"sandboxId", record.sandbox_id},
                       {"podUid", record.pod_uid.text()},
@@ -91,7 +88,7 @@ std::string Encode(const SandboxRecord& record) {
   return json::Dump(value) + "\n";
 }
 
-StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
+StatusOr<SandboxRecord> SandboxRecordKind::Decode(std::string_view text) {
   ASSIGN_OR_RETURN(const Json value,
                    platform::ParseRecord(text, kVersion, {.max_bytes = kMaxRecordBytes}));
   SandboxRecord record{.sandbox_id = json::String(value, {"sandboxId"}),
@@ -105,46 +102,6 @@ StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text) {
     return Error(StatusCode::kDataLoss, "a member of the record is missing or unknown");
   }
   return record;
-}
-
-StatusOr<SandboxRecords> SandboxRecords::Open(std::string folder) {
-  RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
-  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-  ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
-  return SandboxRecords(std::move(folder), std::move(boot_id));
-}
-
-StatusOr<SandboxRecords::Loaded> SandboxRecords::LoadRecords() const {
-  ASSIGN_OR_RETURN(
-      platform::LoadedRecords<SandboxRecord> files,
-      platform::LoadRecords<SandboxRecord>(
-          folder_, {.on_damage = platform::OnDamage::kLeave, .max_bytes = kMaxRecordBytes},
-          DecodeSandboxRecord, &SandboxRecord::sandbox_id));
-  Loaded loaded;
-  // The mounts of these sandboxes are left alone, because containers may use them.
-  for (platform::DamagedRecord& damaged : files.damaged) {
-    loaded.unreadable.push_back(std::move(damaged.name));
-  }
-  for (SandboxRecord& record : files.records) {
-    if (!platform::IsThisBoot(record.boot_id, boot_id_)) {
-      RETURN_IF_ERROR(RemoveRecord(record.sandbox_id));
-      continue;
-    }
-    loaded.records.push_back(std::move(record));
-  }
-  return loaded;
-}
-
-base::Status SandboxRecords::WriteRecord(SandboxRecord& record) const {
-  record.boot_id = boot_id_;
-  return base::Annotate(
-      platform::WriteDurably<"crust.sandbox_record">(Path(record.sandbox_id), Encode(record)),
-      "write the sandbox's record");
-}
-
-base::Status SandboxRecords::RemoveRecord(const std::string& sandbox_id) const {
-  return base::Annotate(platform::RemoveDurably<"crust.sandbox_record">(Path(sandbox_id)),
-                        "remove the sandbox's record");
 }
 
 }  // namespace berth::crust

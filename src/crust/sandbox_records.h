@@ -1,22 +1,22 @@
-// The records of sandboxes and their volumes, in one file for each sandbox (crust/paths.h). A
-// record is written durably before the step that it describes.
+// The records of sandboxes and their volumes, in one file for each sandbox (boot_records.h,
+// crust/paths.h).
 //
 //   a volume:  [publishing] ──▶ [published] ──▶ [unpublishing] ──▶ gone
 //                 │    ▲
 //                 ▼    │
 //              [failed]: for certain nothing of it is mounted; the others may be
 //
-// A record says what may exist; the sandbox says what does (docs/design.md, rule 2). Records of
-// another boot describe volumes that are gone, and are dropped when they are loaded. Mount options
-// are kept, because a lost mount must be made again; only root can read the files. Thread-safe for
-// different sandboxes.
+// A record says what may exist; the sandbox says what does (docs/design.md, rule 2). Mount options
+// are kept, because a lost mount must be made again; only root can read the files.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "api/kinds/object_ids.h"
+#include "base/fault.h"
 #include "base/status.h"
+#include "crust/boot_records.h"
 #include "crust/mount_plan.h"
 #include "platform/mounts/mount_paths.h"
 
@@ -52,33 +52,15 @@ base::Json EncodeVolumes(const std::vector<VolumeRecord>& volumes);
 // DATA_LOSS: it is no such list.
 base::StatusOr<std::vector<VolumeRecord>> DecodeVolumes(const base::Json& list);
 
-std::string Encode(const SandboxRecord& record);
-// Reads what Encode returned. DATA_LOSS: the text is not such a record.
-base::StatusOr<SandboxRecord> DecodeSandboxRecord(std::string_view text);
-
-class SandboxRecords {
- public:
-  // `folder` is made if missing.
-  static base::StatusOr<SandboxRecords> Open(std::string folder);
-
-  struct Loaded {
-    std::vector<SandboxRecord> records;   // those of this boot
-    std::vector<std::string> unreadable;  // ids of sandboxes of any boot; logged
-  };
-  // Reads all records, and removes those of other boots.
-  base::StatusOr<Loaded> LoadRecords() const;
-  // Sets the record's boot id and writes the record durably.
-  base::Status WriteRecord(SandboxRecord& record) const;
-  // OK if there is no record.
-  base::Status RemoveRecord(const std::string& sandbox_id) const;
-
- private:
-  SandboxRecords(std::string folder, std::string boot_id)
-      : folder_(std::move(folder)), boot_id_(std::move(boot_id)) {}
-  std::string Path(const std::string& id) const { return folder_ + "/" + id + ".json"; }
-
-  std::string folder_;
-  std::string boot_id_;
+struct SandboxRecordKind {
+  using Record = SandboxRecord;
+  static constexpr base::FaultName kFault = "crust.sandbox_record";
+  static constexpr std::string_view kName = "the sandbox's record";
+  static const std::string& IdOf(const SandboxRecord& record) { return record.sandbox_id; }
+  static std::string Encode(const SandboxRecord& record);
+  // Reads what Encode returned. DATA_LOSS: the text is not such a record.
+  static base::StatusOr<SandboxRecord> Decode(std::string_view text);
 };
+using SandboxRecords = BootRecords<SandboxRecordKind>;
 
 }  // namespace berth::crust

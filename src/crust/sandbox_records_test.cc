@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "platform/files/durable_file.h"
@@ -28,7 +29,7 @@ SandboxRecord RecordOf(std::string id) {
 
 TEST(SandboxRecordsTest, AreReadAsTheyAreWritten) {
   const platform::TempFolder folder;
-  auto records = SandboxRecords::Open(folder / "records");
+  auto records = SandboxRecords::Open(folder / "records", folder / "former");
   ASSERT_TRUE(records.ok()) << records.status();
   SandboxRecord record = RecordOf("s1");
   ASSERT_TRUE(records->WriteRecord(record).ok());
@@ -52,14 +53,14 @@ TEST(SandboxRecordsTest, AreReadAsTheyAreWritten) {
 
 TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
   const platform::TempFolder folder;
-  auto records = SandboxRecords::Open(folder / "records");
+  auto records = SandboxRecords::Open(folder / "records", folder / "former");
   SandboxRecord old = RecordOf("old");
   old.boot_id = "another-boot";
-  std::ofstream(folder / "records/old.json") << Encode(old);
+  std::ofstream(folder / "records/old.json") << SandboxRecordKind::Encode(old);
   std::ofstream(folder / "records/torn.json") << "{\"version\":1";
   SandboxRecord named = RecordOf("x");
   named.boot_id = *platform::ReadBootId();
-  std::ofstream(folder / "records/another-name.json") << Encode(named);
+  std::ofstream(folder / "records/another-name.json") << SandboxRecordKind::Encode(named);
   const auto loaded = records->LoadRecords();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_TRUE(loaded->records.empty());
@@ -70,7 +71,7 @@ TEST(SandboxRecordsTest, OfAnotherBootAreDroppedAndTornOnesLeftAside) {
 
 TEST(SandboxRecordsTest, AFileThatCannotBeReadHidesNoOther) {
   const platform::TempFolder folder;
-  auto records = SandboxRecords::Open(folder / "records");
+  auto records = SandboxRecords::Open(folder / "records", folder / "former");
   SandboxRecord record = RecordOf("s1");
   ASSERT_TRUE(records->WriteRecord(record).ok());
   std::ofstream(folder / "records/large.json") << std::string(9 << 20, ' ');
@@ -80,18 +81,36 @@ TEST(SandboxRecordsTest, AFileThatCannotBeReadHidesNoOther) {
   EXPECT_THAT(loaded->unreadable, testing::ElementsAre("large"));
 }
 
+TEST(SandboxRecordsTest, AreMovedFromWhereAnEarlierVersionKeptThem) {
+  const platform::TempFolder folder;
+  SandboxRecord record = RecordOf("s1");
+  record.boot_id = *platform::ReadBootId();
+  std::filesystem::create_directories(folder / "former");
+  std::ofstream(folder / "former/s1.json") << SandboxRecordKind::Encode(record);
+  std::ofstream(folder / "former/torn.json") << "{\"version\":1";
+  std::ofstream(folder / "former/.s2.json.tmp-Ab12Cd") << "{";
+  auto records = SandboxRecords::Open(folder / "records", folder / "former");
+  ASSERT_TRUE(records.ok()) << records.status();
+  const auto loaded = records->LoadRecords();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_EQ(loaded->records.size(), 1u);
+  EXPECT_EQ(loaded->records.front().bundle, "/run/bundle");
+  EXPECT_THAT(loaded->unreadable, testing::ElementsAre("torn"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "former"));
+}
+
 TEST(SandboxRecordsTest, RefuseWhatTheyDoNotKnow) {
   SandboxRecord record = RecordOf("s1");
   record.boot_id = "boot";
-  ASSERT_TRUE(DecodeSandboxRecord(Encode(record)).ok());
+  ASSERT_TRUE(SandboxRecordKind::Decode(SandboxRecordKind::Encode(record)).ok());
   for (const auto& [from, to] :
        std::vector<std::pair<std::string, std::string>>{{"\"version\":1", "\"version\":2"},
                                                         {"\"s1\"", "\"../s1\""},
                                                         {"unpublishing", "wondering"},
                                                         {"\"xfs\"", "\"\""}}) {
-    std::string text = Encode(record);
+    std::string text = SandboxRecordKind::Encode(record);
     text.replace(text.find(from), from.size(), to);
-    EXPECT_FALSE(DecodeSandboxRecord(text).ok()) << text;
+    EXPECT_FALSE(SandboxRecordKind::Decode(text).ok()) << text;
   }
 }
 

@@ -50,7 +50,7 @@ def test_a_stalled_device_is_named_until_it_answers_and_says_why_the_pod_does_no
         berth.apply(objects.pod("user", WRITES, ["data"], mounts=[{"name": "data", "mountPath": "/data"}],
                                 runtimeClassName="sandboxed", terminationGracePeriodSeconds=2))
         berth.wait_phase("pods", "user", "Running")
-        [record] = [volume for path in (handler.folder / "data" / "sandboxes").glob("*.json")
+        [record] = [volume for path in (handler.folder / "run" / "records" / "sandboxes").glob("*.json")
                     for volume in json.loads(path.read_text())["volumes"]]
         device = record["hostVolumeId"]
 

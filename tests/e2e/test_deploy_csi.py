@@ -156,6 +156,31 @@ def test_the_shipped_driver_has_a_provisioner_on_each_node():
     assert not driver["attachRequired"], "it publishes no volumes to nodes"
 
 
+def test_the_proxy_stands_before_the_shipped_driver():
+    plain, objects = (render(ROOT / "deploy" / folder) for folder in ("csi/local", "crust/proxy"))
+    assert {key: item for key, item in objects.items() if key in plain and key[0] != "DaemonSet"} == {
+        key: item for key, item in plain.items() if key[0] != "DaemonSet"}
+    before, pod = (each["DaemonSet", "csi-local"]["spec"]["template"]["spec"] for each in (plain, objects))
+    containers = {c["name"]: c for c in pod["containers"]}
+    proxy = containers.pop("crust-proxy")
+    check_flags(proxy)
+    paths = {v["name"]: v["hostPath"]["path"] for v in pod["volumes"]}
+    mounts = {m["mountPath"]: paths[m["name"]] for m in proxy["volumeMounts"]}
+    [socket] = [a.removeprefix("--endpoint=/csi/") for a in proxy["args"] if a.startswith("--endpoint=")]
+    for old in before["containers"]:
+        new = containers.pop(old["name"])
+        if old["name"] != "registrar":
+            assert new == old
+            continue
+        changed = {flag for flag in new["args"] if flag not in old["args"]}
+        assert changed == {f"--kubelet-registration-path={mounts['/csi']}/{socket}"}
+        assert len(new["args"]) == len(old["args"]) and new | {"args": old["args"]} == old
+    assert not containers
+    assert all(mounts[path] == path for path in ("/var/lib/kubelet", "/dev", "/run/berth")), "the same paths inside and outside"
+    assert objects["ClusterRoleBinding", "berth-crust-proxy"]["subjects"] == [
+        {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": "berth-local"}]
+
+
 def test_the_image_holds_the_program_and_what_it_loads(tmp_path):
     subprocess.run([ROOT / "deploy" / "csi" / "image-root", BINARY, tmp_path / "root"], check=True)
     for program in ("/berth", "/csi-attacher"):

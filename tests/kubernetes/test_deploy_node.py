@@ -1,4 +1,5 @@
-"""deploy/csi/local as pods under a real kubelet, from the image that tools/pod_image makes for it."""
+"""deploy/csi/local, alone and with the proxy of deploy/crust/proxy, as pods under a real kubelet, from the image that tools/pod_image makes
+for it."""
 import pytest
 import yaml
 from lib import objects, pod_image
@@ -17,7 +18,7 @@ def for_this_node(node, daemonset):
     """Changes what depends on the node of the tests: the folders of its kubelet, and where its pods reach the API."""
     host, _, port = node.cluster.plane.server.rpartition("//")[2].partition(":")
     text = yaml.safe_dump(daemonset).replace("/var/lib/kubelet", str(node.kubelet_folder)).replace(
-        "/var/lib/berth/pool", f"{node.folder}/pool")
+        "/var/lib/berth/", f"{node.folder}/").replace("/run/berth", f"{node.folder}/handlers")
     daemonset = yaml.safe_load(text)
     pod = daemonset["spec"]["template"]["spec"]
     pod["hostNetwork"] = True
@@ -28,22 +29,37 @@ def for_this_node(node, daemonset):
     return daemonset
 
 
-def test_the_local_driver_as_pods(bare_node):
-    """deploy/csi/local runs from its image, a pod gets a volume of it, a snapshot of the volume is taken, and nothing is refused to
+def roll_out(cluster, daemonset):
+    """Creates the DaemonSet, or replaces the one of that name, and waits until its pod is ready."""
+    name = daemonset["metadata"]["name"]
+    cluster.create(daemonset, NAMESPACE)
+    replaced = cluster.api.put(cluster.path("DaemonSet", NAMESPACE, name), daemonset)
+    assert replaced.code == 200, replaced
+
+    def is_ready():
+        status = cluster.get("DaemonSet", name, NAMESPACE)["status"]
+        return (status.get("observedGeneration", 0) >= replaced.json["metadata"]["generation"] and
+                status.get("updatedNumberScheduled") == 1 and status.get("numberAvailable") == 1)
+    try:
+        wait_for("the pod of the DaemonSet", is_ready, 180)
+    except AssertionError as failure:
+        raise AssertionError(f"{failure}\n{[pod['status'] for pod in cluster.items('Pod', NAMESPACE)]}") from None
+
+
+@pytest.mark.parametrize("folder", ["csi/local", "crust/proxy"])
+def test_the_local_driver_as_pods(bare_node, folder):
+    """The folder of deploy/ runs from its image, a pod gets a volume of it, a snapshot of the volume is taken, and nothing is refused to
     its account."""
     cluster = bare_node.cluster
     pod_image.import_into(bare_node.runtime, "csi-local", bare_node.folder / "image.tar")
     cluster.install_snapshots()
-    for item in render(ROOT / "deploy/csi/local").values():
+    for item in render(ROOT / "deploy" / folder).values():
         if item["kind"] == "DaemonSet":
-            answer = cluster.api.post(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets", for_this_node(bare_node, item))
-            assert answer.code == 201, answer
+            roll_out(cluster, for_this_node(bare_node, item))
         else:
             cluster.create(item, item["metadata"].get("namespace"))
-    try:
-        wait_for("the driver on the node", lambda: bare_node.lists(DRIVER), 120)
-    except AssertionError as failure:
-        raise AssertionError(f"{failure}\n{[pod['status'] for pod in cluster.items('Pod', NAMESPACE)]}") from None
+    wait_for("the driver on the node", lambda: bare_node.lists(DRIVER), 120)
+    assert (bare_node.folder / "crust-proxy").exists() == (folder == "crust/proxy"), "its records"
     cluster.create(objects.claim("data", storage_class="local"), "default")
     bare_node.create_pod(objects.pod("user", "echo kept > /data/file && cat /data/file", ["data"]))
     bare_node.wait_pod("user", "Succeeded")
@@ -61,7 +77,8 @@ def take_a_snapshot(node):
         if item["kind"] != "Deployment":
             cluster.create(item, item["metadata"].get("namespace"))
     config = cluster.write_token(node.folder / "snapshot-controller", "kube-system", "snapshot-controller")
-    node.run("snapshot-controller", BINARY, "snapshot-controller", f"--kubeconfig={config}", "--enable-distributed-snapshotting")
+    if "snapshot-controller" not in node.processes:
+        node.run("snapshot-controller", BINARY, "snapshot-controller", f"--kubeconfig={config}", "--enable-distributed-snapshotting")
     cluster.create(objects.snapshot("snap", "data", SNAPSHOT_CLASS), "default")
     wait_for("the snapshot", lambda: (cluster.get("VolumeSnapshot", "snap", "default").get("status") or {}).get("readyToUse"), 60)
     cluster.delete("VolumeSnapshot", "snap", "default")

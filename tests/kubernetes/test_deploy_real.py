@@ -16,7 +16,7 @@ from lib.standalone import BINARY, ROOT, wait_for
 pytestmark = pytest.mark.kubernetes
 
 FOLDERS = ["crds", "csi/base", "csi/local", "csi/snapshot-controller", "csi/overlays/example", "block-agent", "mount-pod/nfs",
-           "mount-pod/glusterfs", "mount-pod/cephfs", "mount-pod/iscsi", "mount-pod/rbd"]
+           "mount-pod/glusterfs", "mount-pod/cephfs", "mount-pod/iscsi", "mount-pod/rbd", "crust/proxy"]
 OF_BASE = "base.csi.example.com"  # the driver beside deploy/csi/base
 FILES = ["flexvolume/daemonset.yaml", "crust/rbac.yaml"]
 

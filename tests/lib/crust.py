@@ -66,12 +66,12 @@ class Handler:
         return sorted(path.name for path in (self.folder / "data" / "holders").glob("*"))
 
     def records(self):
-        return sorted(path.stem for path in (self.folder / "data" / "sandboxes").glob("*.json"))
+        return sorted(path.stem for path in (self.run / "records" / "sandboxes").glob("*.json"))
 
     def stats(self):
         """Calls RuntimeGetVolumeStats for the only volume of the only sandbox. Gives {unit: (total, used,
         available)}, and whether its condition is abnormal."""
-        [record] = [json.loads(path.read_text()) for path in (self.folder / "data" / "sandboxes").glob("*.json")]
+        [record] = [json.loads(path.read_text()) for path in (self.run / "records" / "sandboxes").glob("*.json")]
         [volume] = record["volumes"]
         with grpc.insecure_channel(f"unix://{self.socket}") as channel:
             ask = channel.unary_unary("/crust.v1alpha1.RuntimeAssistedStorageManagement/RuntimeGetVolumeStats",

@@ -24,9 +24,11 @@ void AddCrustHandlerCommand(CLI::App& app, int& exit_code) {
       ->add_option("--oci-socket", options->oci_socket,
                    "Socket at which berth-oci asks this handler")
       ->capture_default_str();
-  command->add_option("--data", options->data_folder, "Folder of the records about sandboxes")
+  command->add_option("--data", options->data_folder, "Folder of the sandboxes' mount namespaces")
       ->capture_default_str();
-  command->add_option("--run", options->run_folder, "Folder in which it finds pods' plans")
+  command
+      ->add_option("--run", options->run_folder,
+                   "Folder of its records and of the pods' plans, on a tmpfs")
       ->capture_default_str();
   command->add_option("--kubelet", options->kubelet_folder, "The kubelet's folder")
       ->capture_default_str();

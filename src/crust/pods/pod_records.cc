@@ -4,8 +4,6 @@
 
 #include "base/json.h"
 #include "crust/requests.h"
-#include "platform/files/durable_file.h"
-#include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
 
 namespace berth::crust {
@@ -18,7 +16,6 @@ using base::StatusCode;
 using base::StatusOr;
 
 constexpr int kPodVersion = 1;
-constexpr size_t kMaxPodRecordBytes = 8 * 1024 * 1024;
 
 }  // namespace
 
@@ -33,7 +30,7 @@ std::vector<platform::TargetPath> PodRecord::targets() const {
   return targets;
 }
 
-std::string Encode(const PodRecord& record) {
+std::string PodRecordKind::Encode(const PodRecord& record) {
   const Json value = {{"version", kPodVersion},
                       {"podUid", record.pod_uid.text()},
                       {"bootId", record.boot_id},
@@ -41,9 +38,9 @@ std::string Encode(const PodRecord& record) {
   return json::Dump(value) + "\n";
 }
 
-StatusOr<PodRecord> DecodePodRecord(std::string_view text) {
+StatusOr<PodRecord> PodRecordKind::Decode(std::string_view text) {
   ASSIGN_OR_RETURN(const Json value,
-                   platform::ParseRecord(text, kPodVersion, {.max_bytes = kMaxPodRecordBytes}));
+                   platform::ParseRecord(text, kPodVersion, {.max_bytes = kMaxRecordBytes}));
   PodRecord record{.pod_uid = api::PodUid(json::String(value, {"podUid"})),
                    .boot_id = json::String(value, {"bootId"})};
   ASSIGN_OR_RETURN(record.volumes, DecodeVolumes(json::Array(value, {"volumes"})));
@@ -51,45 +48,6 @@ StatusOr<PodRecord> DecodePodRecord(std::string_view text) {
     return Error(StatusCode::kDataLoss, "a member of the record is missing or unknown");
   }
   return record;
-}
-
-StatusOr<PodRecords> PodRecords::Open(std::string folder) {
-  RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
-  RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-  ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
-  return PodRecords(std::move(folder), std::move(boot_id));
-}
-
-StatusOr<PodRecords::Loaded> PodRecords::LoadRecords() const {
-  ASSIGN_OR_RETURN(
-      platform::LoadedRecords<PodRecord> files,
-      platform::LoadRecords<PodRecord>(
-          folder_, {.on_damage = platform::OnDamage::kLeave, .max_bytes = kMaxPodRecordBytes},
-          DecodePodRecord, [](const PodRecord& record) { return record.pod_uid.text(); }));
-  Loaded loaded;
-  for (const platform::DamagedRecord& damaged : files.damaged) {
-    loaded.unreadable.emplace_back(damaged.name);
-  }
-  for (PodRecord& record : files.records) {
-    if (!platform::IsThisBoot(record.boot_id, boot_id_)) {
-      RETURN_IF_ERROR(RemoveRecord(record.pod_uid));
-      continue;
-    }
-    loaded.records.push_back(std::move(record));
-  }
-  return loaded;
-}
-
-base::Status PodRecords::WriteRecord(PodRecord& record) const {
-  record.boot_id = boot_id_;
-  return base::Annotate(
-      platform::WriteDurably<"crust.pod_record">(Path(record.pod_uid), Encode(record)),
-      "write the pod's record");
-}
-
-base::Status PodRecords::RemoveRecord(const api::PodUid& pod) const {
-  return base::Annotate(platform::RemoveDurably<"crust.pod_record">(Path(pod)),
-                        "remove the pod's record");
 }
 
 }  // namespace berth::crust

@@ -1,19 +1,20 @@
 // The records of pods and the volumes that each of their sandboxes gets, in one file for each pod
-// (crust/paths.h). A record is written durably before a placeholder is mounted or a plan is written
-// for it, and is removed after these are gone.
+// (crust/boot_records.h, crust/paths.h). A record is written before a placeholder is mounted or a
+// plan is written for it, and is removed after these are gone.
 //
 //   a volume:  [published] ──▶ [unpublishing] ──▶ gone
 //
-// "published": a sandbox that begins gets the volume. Records of another boot describe placeholders
-// that are gone, and are dropped when they are loaded. Mount options are kept; only root can read
-// the files. Thread-safe for different pods.
+// "published": a sandbox that begins gets the volume. Mount options are kept; only root can read
+// the files.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "api/kinds/object_ids.h"
+#include "base/fault.h"
 #include "base/status.h"
+#include "crust/boot_records.h"
 #include "crust/sandbox_records.h"
 
 namespace berth::crust {
@@ -28,33 +29,15 @@ struct PodRecord {
   std::vector<platform::TargetPath> targets() const;
 };
 
-std::string Encode(const PodRecord& record);
-// Reads what Encode returned. DATA_LOSS: the text is not such a record.
-base::StatusOr<PodRecord> DecodePodRecord(std::string_view text);
-
-class PodRecords {
- public:
-  // `folder` is made if missing.
-  static base::StatusOr<PodRecords> Open(std::string folder);
-
-  struct Loaded {
-    std::vector<PodRecord> records;       // those of this boot
-    std::vector<api::PodUid> unreadable;  // pods of any boot; logged
-  };
-  // Reads all records, and removes those of other boots.
-  base::StatusOr<Loaded> LoadRecords() const;
-  // Sets the record's boot id and writes the record durably.
-  base::Status WriteRecord(PodRecord& record) const;
-  // OK if there is no record.
-  base::Status RemoveRecord(const api::PodUid& pod) const;
-
- private:
-  PodRecords(std::string folder, std::string boot_id)
-      : folder_(std::move(folder)), boot_id_(std::move(boot_id)) {}
-  std::string Path(const api::PodUid& pod) const { return folder_ + "/" + pod.text() + ".json"; }
-
-  std::string folder_;
-  std::string boot_id_;
+struct PodRecordKind {
+  using Record = PodRecord;
+  static constexpr base::FaultName kFault = "crust.pod_record";
+  static constexpr std::string_view kName = "the pod's record";
+  static std::string IdOf(const PodRecord& record) { return record.pod_uid.text(); }
+  static std::string Encode(const PodRecord& record);
+  // Reads what Encode returned. DATA_LOSS: the text is not such a record.
+  static base::StatusOr<PodRecord> Decode(std::string_view text);
 };
+using PodRecords = BootRecords<PodRecordKind>;
 
 }  // namespace berth::crust

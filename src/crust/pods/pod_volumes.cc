@@ -28,12 +28,14 @@ constexpr size_t kMaxPodVolumes = 256;
 StatusOr<std::unique_ptr<PodVolumes>> PodVolumes::Open(const Paths& paths,
                                                        platform::Mounter& mounter,
                                                        std::chrono::milliseconds patience) {
-  ASSIGN_OR_RETURN(PodRecords records, PodRecords::Open(paths.PodFolder()));
+  ASSIGN_OR_RETURN(PodRecords records,
+                   PodRecords::Open(paths.PodFolder(), paths.FormerPodFolder()));
   ASSIGN_OR_RETURN(PodRecords::Loaded loaded, records.LoadRecords());
   std::unique_ptr<PodVolumes> pods(new PodVolumes(paths, mounter, patience, std::move(records)));
   // A record of an earlier boot says nothing about this one, but which boot it was of is not known.
   // The plan shows it, because the run folder is empty after a boot.
-  for (const api::PodUid& pod : loaded.unreadable) {
+  for (const std::string& id : loaded.unreadable) {
+    const api::PodUid pod(id);
     if (ReadPlan(paths.run(), pod).status().code() != StatusCode::kNotFound) {
       pods->unreadable_.insert(pod);
     }
@@ -116,7 +118,7 @@ PodRecord PodVolumes::CopyRecord(const api::PodUid& pod) {
 Status PodVolumes::StoreRecord(PodRecord record) {
   const api::PodUid pod = record.pod_uid;
   if (record.volumes.empty()) {
-    RETURN_IF_ERROR(records_.RemoveRecord(pod));
+    RETURN_IF_ERROR(records_.RemoveRecord(pod.text()));
     base::MutexLock lock(mutex_);
     pods_.erase(pod);
     return OkStatus();

@@ -7,7 +7,7 @@
 //   a placeholder at its target path on the host (placeholder.h)
 //   its entry in the pod's plan, which berth-oci reads (plan_file.h)
 //
-// Each is durable or a mount, and is made and removed by a call that can be repeated. Sandboxes are
+// Each outlives the handler, and is made and removed by a call that can be repeated. Sandboxes are
 // not known here: what a call must do with those of the pod is handed in.
 //
 // One call at a time works on a pod; another one waits for `patience` and then gets ABORTED.

@@ -34,7 +34,7 @@ class PodVolumesTest : public HandlerFixture {
   void ExpectNothingLeft() {
     EXPECT_EQ(CountIn("data/pods"), 0u);
     EXPECT_EQ(CountIn("run/plans"), 0u);
-    EXPECT_EQ(CountIn("data/sandboxes"), 0u);
+    EXPECT_EQ(CountIn("run/records/sandboxes"), 0u);
     EXPECT_EQ(CountIn("run/sandboxes"), 0u);
   }
 };
@@ -193,7 +193,7 @@ TEST_F(PodVolumesTest, ASandboxWhoseVolumeCannotBeMountedDoesNotBegin) {
   EXPECT_NE(begun.exit_code, 0);
   EXPECT_THAT(begun.out + begun.log, HasSubstr(fmt::format("publish '{}' of pod", other.path)));
   EXPECT_TRUE(IsFree(device));
-  EXPECT_EQ(CountIn("data/sandboxes"), 0u);
+  EXPECT_EQ(CountIn("run/records/sandboxes"), 0u);
   EXPECT_EQ(CountIn("data/holders"), 0u);
   ASSERT_OK(UnpublishForPod("pv", other.path));
   BeginSandbox();

@@ -202,7 +202,7 @@ TEST_F(PodVolumesTest, APodHasNotMoreThan256Volumes) {
     record.volumes.push_back(VolumeOf(fmt::format("v{}", i)));
     record.volumes.back().state = VolumeState::kPublished;
   }
-  std::ofstream(Record()) << Encode(record);
+  std::ofstream(Record()) << PodRecordKind::Encode(record);
   Restart();
   EXPECT_EQ(Publish(VolumeOf("a")).code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(Publish(VolumeOf("v0")).ok());

@@ -77,7 +77,7 @@ class CrustNode(Node):
     def announce_driver(self, kubeconfig):
         """Announces the driver by its proxy's socket."""
         self.cluster.grant(NAMESPACE, ACCOUNT, rules_of(*RIGHTS["csi-resizer"]), LEASES)
-        for item in yaml.safe_load_all((ROOT / "deploy/crust/proxy-rbac.yaml").read_text()):
+        for item in yaml.safe_load_all((ROOT / "deploy/crust/proxy/rbac.yaml").read_text()):
             self.cluster.create(item)
         self._kubeconfig = kubeconfig
         self.announce_proxy("registrar", DRIVER, self.endpoint)
@@ -158,7 +158,7 @@ class CrustNode(Node):
         wait_for("the proxies to know no volume", lambda: not list(self.folder.glob("proxy-*/volumes/*.json")))
         for handler in (self.handler, self.weak):
             assert not handler.holders() and not handler.plans() and not handler.marks()
-            assert not list((handler.folder / "data" / "pods").glob("*"))
+            assert not list((handler.run / "records" / "pods").glob("*"))
 
     def end(self):
         for handler in (self.handler, self.weak):
