@@ -48,9 +48,6 @@ StatusOr<std::vector<Capability::Type>> ParseCapabilities(const std::vector<std:
   const google::protobuf::EnumDescriptor* all = Capability::Type_descriptor();
   for (int i = 0; names.empty() && i < all->value_count(); ++i) {
     const auto type = static_cast<Capability::Type>(all->value(i)->number());
-    // This handler does not relabel files one by one. On a kernel without SELinux there is nothing
-    // to relabel, so the capability can be offered there.
-    if (type == Capability::SELINUX_RELABEL && platform::KernelHasSelinux()) continue;
     if (type != Capability::UNKNOWN) types.push_back(type);
   }
   for (const std::string& name : names) {
@@ -88,7 +85,7 @@ class CrustHandlerImpl final : public CrustHandler {
 
   Status Run(const CrustHandlerOptions& options) {
     RETURN_IF_ERROR(CheckPaths(options));
-    Offer offer{.shares = options.shares};
+    Offer offer{.shares = options.shares, .selinux = platform::KernelHasSelinux()};
     ASSIGN_OR_RETURN(offer.file_systems, FindKernelFileSystems(options.file_systems));
     ASSIGN_OR_RETURN(offer.capabilities, ParseCapabilities(options.capabilities));
     for (const std::string& share : options.utility_shares) {

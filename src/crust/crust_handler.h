@@ -20,8 +20,7 @@ struct CrustHandlerOptions {
   std::string data_folder = "/var/lib/berth/crust";
   std::string run_folder;  // records, plans and marks (paths.h); /run/berth/crust
   std::string kubelet_folder = "/var/lib/kubelet";
-  // By their names in proto/crust.proto; empty: all, but SELINUX_RELABEL only on a kernel without
-  // SELinux.
+  // By their names in proto/crust.proto; empty: all.
   std::vector<std::string> capabilities;
   // Of block devices. The handler offers those of them that the kernel supports.
   std::vector<std::string> file_systems = {"ext4", "xfs", "btrfs"};

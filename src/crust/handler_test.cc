@@ -13,6 +13,7 @@
 #include "base/ipc/crust_call.h"
 #include "crust/fake_sandbox.h"
 #include "crust/services.h"
+#include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
 #include "rpc/crust_client.h"
 #include "rpc/unix_server.h"
@@ -51,7 +52,7 @@ class HandlerTest : public testing::Test {
     handler_.reset();
     auto handler = Handler::Start({.paths = paths_,
                                    .kubelet_folder = folder_ / "kubelet",
-                                   .offer = {.shares = {"nfs4"}},
+                                   .offer = offer_,
                                    .check_interval = std::chrono::milliseconds(1),
                                    .patience = patience_,
                                    .container_patience = std::chrono::seconds(60)},
@@ -89,6 +90,7 @@ class HandlerTest : public testing::Test {
   const std::string plan_ = ipc::crust::PlanPath(paths_.run(), kUid);
   const std::string target_ =
       fmt::format("{}/kubelet/pods/{}/volumes/kubernetes.io~csi/pv/mount", folder_.path(), kUid);
+  Offer offer_{.shares = {"nfs4"}};
   std::chrono::milliseconds patience_{1};
   std::promise<void> begun_;
   std::promise<void> let_in_;
@@ -173,6 +175,33 @@ TEST_F(HandlerTest, ASandboxWhoseRecordCannotBeReadIsNotHeldForGone) {
   EXPECT_THAT(base::Message(unpublished), HasSubstr("the record of sandbox 's1'"));
   EXPECT_EQ(handler_->EndSandbox(kSandbox).code(), StatusCode::kInternal);
   EXPECT_TRUE(std::filesystem::exists(ipc::crust::MarkPath(paths_.run(), kSandbox)));
+}
+
+// The label that the runtime chose for a sandbox stands in the sandbox's config.json.
+TEST_F(HandlerTest, FilesGetTheLabelOfTheSandboxIfTheRequestNamesNone) {
+  kind_.answers.publish = [](const PublishContext&) { return base::OkStatus(); };
+  offer_.capabilities = {wire::RuntimeCapability::RPC::SELINUX_RELABEL};
+  offer_.selinux = true;
+  Restart();
+  auto request = PublishRequest();
+  request.set_selinux_relabel(true);
+  EXPECT_EQ(handler_->RuntimePublishVolume(request).status().code(), StatusCode::kNotFound)
+      << "there is no config.json";
+  for (const std::string label : {"u:r:t:s0:c1,c2", ""}) {
+    SCOPED_TRACE(label);
+    base::Json config = {{"ociVersion", "1.0.2"}, {"linux", base::Json::object()}};
+    if (!label.empty()) config["linux"]["mountLabel"] = label;
+    std::ofstream(folder_ / "bundle/config.json") << config;
+    ASSERT_OK(handler_->RuntimePublishVolume(request));
+    ASSERT_OK(handler_->RuntimePublishVolume(request));
+    const auto record =
+        DecodeSandboxRecord(*platform::ReadFile(paths_.RecordFolder() + "/" + kSandbox + ".json"));
+    ASSERT_OK(record);
+    ASSERT_EQ(record->volumes.size(), 1u);
+    const auto* relabel = record->volumes[0].plan.Find<RelabelFiles>();
+    EXPECT_EQ(relabel == nullptr ? "" : relabel->label, label);
+    ASSERT_OK(Unpublish());
+  }
 }
 
 // containerd that is killed while it makes one leaves its bundle, and knows it no more.

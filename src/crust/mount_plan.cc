@@ -13,6 +13,7 @@ using base::StatusOr;
 
 constexpr std::string_view kMount = "mount";
 constexpr std::string_view kGroup = "group";
+constexpr std::string_view kRelabel = "relabel";
 constexpr std::string_view kPlace = "place";
 constexpr std::string_view kIsDevice = "isDevice";
 constexpr std::string_view kIsNotMountedAt = "isNotMountedAt";
@@ -37,6 +38,7 @@ Json ToJson(const Step& step) {
              {{"gid", static_cast<uint64_t>(group->group)},
               {"onlyOnRootMismatch", group->only_on_root_mismatch}}}};
   }
+  if (const auto* relabel = std::get_if<RelabelFiles>(&step)) return {{kRelabel, relabel->label}};
   return {{kPlace, std::get<PlaceInSandbox>(step).name}};
 }
 
@@ -63,6 +65,9 @@ StatusOr<Step> StepFrom(const Json& value) {
   if (json::Find(value, {kGroup}) != nullptr) {
     return ApplyGroup{static_cast<gid_t>(json::Int(value, {kGroup, "gid"})),
                       json::Bool(value, {kGroup, "onlyOnRootMismatch"})};
+  }
+  if (json::Find(value, {kRelabel}) != nullptr) {
+    return RelabelFiles{json::String(value, {kRelabel})};
   }
   if (std::string name = json::String(value, {kPlace}); !name.empty()) {
     return PlaceInSandbox{std::move(name)};

@@ -48,7 +48,7 @@ using Check = std::variant<IsDevice, IsNotMountedAt>;
 struct MountFileSystem {
   std::string type;
   std::vector<std::string> options;  // as for mount(8) -o
-  std::string selinux_label;         // the label of all its files; empty: none
+  std::string selinux_label;         // mount option "context"; empty: each file has its own label
   std::string utility;               // program that mounts it; empty: the kernel does
   bool operator==(const MountFileSystem&) const = default;
 };
@@ -58,12 +58,18 @@ struct ApplyGroup {
   bool only_on_root_mismatch = false;
   bool operator==(const ApplyGroup&) const = default;
 };
+// Sets the SELinux label of each of the volume's files, before any container uses the volume.
+struct RelabelFiles {
+  // Empty: the label that the container runtime chose for the sandbox (VolumeSteps finds it).
+  std::string label;
+  bool operator==(const RelabelFiles&) const = default;
+};
 // Moves the mount into the sandbox, under `name`.
 struct PlaceInSandbox {
   std::string name;
   bool operator==(const PlaceInSandbox&) const = default;
 };
-using Step = std::variant<MountFileSystem, ApplyGroup, PlaceInSandbox>;
+using Step = std::variant<MountFileSystem, ApplyGroup, RelabelFiles, PlaceInSandbox>;
 
 struct MountPlan {
   Device device;

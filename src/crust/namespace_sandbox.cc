@@ -27,6 +27,7 @@
 #include "platform/mounts/safe_path.h"
 #include "platform/processes/child.h"
 #include "platform/walks/ownership.h"
+#include "platform/walks/relabel.h"
 
 namespace berth::crust {
 namespace {
@@ -71,6 +72,9 @@ class NamespaceSandbox final : public Sandbox {
     ASSIGN_OR_RETURN(const VolumeMount mount, MountDetached(plan, context));
     if (const auto* group = plan.Find<ApplyGroup>()) {
       if (!plan.read_only()) RETURN_IF_ERROR(GiveToGroup(plan, *group, mount, context));
+    }
+    if (const auto* relabel = plan.Find<RelabelFiles>()) {
+      if (!plan.read_only()) RETURN_IF_ERROR(Relabel(plan, *relabel, mount, context));
     }
     return holder_.PlaceMount(mount.root, name);
   }
@@ -274,6 +278,20 @@ class NamespaceSandbox final : public Sandbox {
                                    .cancelled = context.cancelled,
                                    .progress = context.progress,
                                    .progress_interval = kProgressInterval});
+  }
+
+  static Status Relabel(const MountPlan& plan, const RelabelFiles& relabel,
+                        const VolumeMount& mount, const PublishContext& context) {
+    const Status done = platform::RelabelFiles(mount.root.get(), plan.device.source,
+                                               {.label = relabel.label,
+                                                .cancelled = context.cancelled,
+                                                .progress = context.progress,
+                                                .progress_interval = kProgressInterval});
+    // The policy of the node decides who may use a share whose server knows no labels. A kubelet
+    // has such a volume not relabelled.
+    if (done.code() != StatusCode::kFailedPrecondition || plan.device.block) return done;
+    LOG_INFO("share {} stays as it is: {}", Quote(plan.device.source), base::Message(done));
+    return base::OkStatus();
   }
 
   // Makes the folders of a subPath, as the kubelet does, with the mode of the volume's root.

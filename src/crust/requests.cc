@@ -71,6 +71,37 @@ StatusOr<std::vector<Step>> MakeGroupStep(const wire::RuntimePublishVolumeReques
   return steps;
 }
 
+// Whether `label` looks like USER:ROLE:TYPE[:LEVEL].
+bool IsLabel(std::string_view label) {
+  for (int part = 0; part < 2; ++part) {
+    const size_t colon = label.find(':');
+    if (colon == 0 || colon == std::string_view::npos) return false;
+    label.remove_prefix(colon + 1);
+  }
+  return !label.empty() && label.front() != ':';
+}
+
+// Returns the step that gives each file the request's label; none: the label is an option of the
+// mount, or the kernel has no labels.
+StatusOr<std::vector<Step>> MakeRelabelStep(const wire::RuntimePublishVolumeRequest& request,
+                                            const Offer& offer) {
+  std::vector<Step> steps;
+  if (!request.selinux_relabel()) return steps;
+  if (!offer.Has(Capability::SELINUX_RELABEL)) {
+    return Error(StatusCode::kFailedPrecondition,
+                 "this handler does not set the SELinux label of each file");
+  }
+  const std::string& label = request.selinux_label();
+  if (!label.empty()) {
+    if (!IsLabel(label)) {
+      return Error(StatusCode::kInvalidArgument, "{} is no SELinux label", Quote(label));
+    }
+    if (offer.selinux) RETURN_IF_ERROR(platform::CheckLabel(label));
+  }
+  if (offer.selinux) steps.emplace_back(RelabelFiles{label});
+  return steps;
+}
+
 StatusOr<Device> FindDevice(const std::string& path) {
   if (!path.starts_with('/') || path.size() > kMaxPathBytes || !IsPrintable(path)) {
     return Error(StatusCode::kInvalidArgument, "{} is no path of a block device", Quote(path));
@@ -159,10 +190,12 @@ StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request, c
   if (const auto utility = offer.utilities.find(type); utility != offer.utilities.end()) {
     mount.utility = utility->second;
   }
-  if (platform::KernelHasSelinux()) mount.selinux_label = request.selinux_label();
+  if (offer.selinux && !request.selinux_relabel()) mount.selinux_label = request.selinux_label();
   plan.steps.emplace_back(std::move(mount));
   ASSIGN_OR_RETURN(std::vector<Step> group, MakeGroupStep(request, offer));
   std::ranges::move(group, std::back_inserter(plan.steps));
+  ASSIGN_OR_RETURN(std::vector<Step> relabel, MakeRelabelStep(request, offer));
+  std::ranges::move(relabel, std::back_inserter(plan.steps));
   plan.steps.emplace_back(PlaceInSandbox{"v0"});
   return plan;
 }
@@ -181,7 +214,8 @@ bool IsSame(const MountPlan& plan, const MountPlan& other) {
                                : plan.device == other.device;
   return same_device &&
          same(plan.Find<MountFileSystem>(), other.Find<MountFileSystem>(), same_mount) &&
-         same(plan.Find<ApplyGroup>(), other.Find<ApplyGroup>(), std::equal_to<>());
+         same(plan.Find<ApplyGroup>(), other.Find<ApplyGroup>(), std::equal_to<>()) &&
+         same(plan.Find<RelabelFiles>(), other.Find<RelabelFiles>(), std::equal_to<>());
 }
 
 }  // namespace berth::crust

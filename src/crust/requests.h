@@ -28,6 +28,8 @@ struct Offer {
   std::vector<std::string> shares;        // file systems whose source is no device
   // By the type of a share that the kernel cannot mount: the program that mounts it.
   std::map<std::string, std::string> utilities;
+  // The kernel that mounts the volumes has SELinux. Otherwise labels mean nothing to it.
+  bool selinux = false;
   bool Has(wire::RuntimeCapability::RPC::Type capability) const;
 };
 
@@ -52,6 +54,8 @@ base::StatusOr<bool> NamesPod(std::string_view sandbox_id, const api::PodUid& po
 // only a sandbox's record shows which names are free (VolumeSteps). INVALID_ARGUMENT: a field of
 // the request is wrong. FAILED_PRECONDITION: the request needs something that is not offered.
 // NOT_FOUND: the device does not exist.
+//
+// If the files get a label that the request does not name, it is empty in the plan.
 base::StatusOr<MountPlan> MakePlan(const wire::RuntimePublishVolumeRequest& request,
                                    const Offer& offer);
 

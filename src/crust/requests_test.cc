@@ -70,7 +70,62 @@ MountPlan PlanOf(dev_t number, std::vector<std::string> options) {
   return {.device = {.source = "/dev/x", .block = true, .number = number},
           .checks = {IsDevice{number}, IsNotMountedAt{"/t"}},
           .steps = {MountFileSystem{"ext4", std::move(options), "label"},
-                    ApplyGroup{4294967294, true}, PlaceInSandbox{"v0"}}};
+                    ApplyGroup{4294967294, true}, RelabelFiles{"u:r:t"}, PlaceInSandbox{"v0"}}};
+}
+
+wire::RuntimePublishVolumeRequest PublishOf(const std::string& label, bool relabel) {
+  wire::RuntimePublishVolumeRequest request;
+  request.set_host_volume_id("server:/export");
+  request.set_host_target_path("/t");
+  request.set_file_system("nfs4");
+  request.set_selinux_label(label);
+  request.set_selinux_relabel(relabel);
+  return request;
+}
+
+// How the label of a request gets onto the files: by the mount, and by the step that sets it on
+// each file ("none": there is no such step).
+std::pair<std::string, std::string> LabelsOf(const base::StatusOr<MountPlan>& plan) {
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  if (!plan.ok()) return {};
+  const auto* relabel = plan->Find<RelabelFiles>();
+  return {plan->Find<MountFileSystem>()->selinux_label,
+          relabel == nullptr ? "none" : relabel->label};
+}
+
+TEST(RequestsTest, ALabelIsAnOptionOfTheMountOrOfEachFile) {
+  const std::string label = "system_u:object_r:container_file_t:s0:c1,c2";
+  const Offer selinux{.capabilities = {wire::RuntimeCapability::RPC::SELINUX_RELABEL},
+                      .shares = {"nfs4"},
+                      .selinux = true};
+  EXPECT_THAT(LabelsOf(MakePlan(PublishOf(label, false), selinux)), testing::Pair(label, "none"));
+  EXPECT_THAT(LabelsOf(MakePlan(PublishOf(label, true), selinux)), testing::Pair("", label));
+  EXPECT_THAT(LabelsOf(MakePlan(PublishOf("", true), selinux)), testing::Pair("", ""));
+  EXPECT_THAT(LabelsOf(MakePlan(PublishOf("", false), selinux)), testing::Pair("", "none"));
+  Offer none = selinux;
+  none.selinux = false;
+  for (const bool relabel : {false, true}) {
+    EXPECT_THAT(LabelsOf(MakePlan(PublishOf(label, relabel), none)), testing::Pair("", "none"));
+  }
+}
+
+TEST(RequestsTest, ALabelForEachFileIsRefusedIfItIsNoneOrIsNotOffered) {
+  for (const bool kernel : {false, true}) {
+    SCOPED_TRACE(kernel);
+    Offer offer{.capabilities = {wire::RuntimeCapability::RPC::SELINUX_RELABEL},
+                .shares = {"nfs4"},
+                .selinux = kernel};
+    for (const std::string label : {"x", "u:r", "u:r:", ":r:t", "u::t", "u:r:t\n"}) {
+      EXPECT_EQ(MakePlan(PublishOf(label, true), offer).status().code(),
+                StatusCode::kInvalidArgument)
+          << label;
+    }
+    EXPECT_TRUE(MakePlan(PublishOf("u:r:t", true), offer).ok());
+    offer.capabilities.clear();
+    EXPECT_EQ(MakePlan(PublishOf("u:r:t", true), offer).status().code(),
+              StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(MakePlan(PublishOf("u:r:t", false), offer).ok());
+  }
 }
 
 TEST(MountPlanTest, IsReadAsItIsWritten) {
@@ -95,6 +150,9 @@ TEST(MountPlanTest, IsTheSameByWhatItDoesAndToWhichDevice) {
   EXPECT_TRUE(IsSame(PlanOf(7, {"noatime"}), other));
   EXPECT_FALSE(IsSame(PlanOf(8, {"noatime"}), other));
   EXPECT_FALSE(IsSame(PlanOf(7, {}), other));
+  MountPlan labelled = PlanOf(7, {});
+  labelled.steps[2] = RelabelFiles{"u:r:other"};
+  EXPECT_FALSE(IsSame(PlanOf(7, {}), labelled));
   std::erase_if(other.steps, [](const Step& s) { return std::holds_alternative<ApplyGroup>(s); });
   EXPECT_FALSE(IsSame(PlanOf(7, {"noatime"}), other));
 }

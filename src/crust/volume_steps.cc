@@ -4,10 +4,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/ipc/crust_call.h"
 #include "base/log.h"
+#include "crust/containers/bundle_config.h"
 #include "crust/device.h"
 #include "crust/leftovers.h"
 #include "crust/requests.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::crust {
 namespace {
@@ -17,6 +20,7 @@ using base::OkStatus;
 using base::Quote;
 using base::Status;
 using base::StatusCode;
+using base::StatusOr;
 
 constexpr size_t kMaxVolumes = 256;
 
@@ -30,6 +34,35 @@ std::string FindFreeName(const SandboxRecord& record) {
       return name;
     }
   }
+}
+
+// If the plan relabels files with a label that the request did not name, the files get the label
+// that the container runtime chose for the sandbox, and that it gives the files of its containers.
+// If it chose none, its containers run without SELinux, and nothing is relabelled.
+Status FillLabel(const SandboxRecord& record, MountPlan& plan) {
+  const auto is_open = [](const Step& step) {
+    const auto* relabel = std::get_if<RelabelFiles>(&step);
+    return relabel != nullptr && relabel->label.empty();
+  };
+  const auto step = std::ranges::find_if(plan.steps, is_open);
+  if (step == plan.steps.end()) return OkStatus();
+  const std::string path = record.bundle + "/config.json";
+  StatusOr<std::string> text = platform::ReadFile(path, base::ipc::crust::kLargestConfig);
+  RETURN_IF_ERROR_WITH(text, "find the SELinux label of the sandbox");
+  ASSIGN_OR_RETURN(const base::Json config, ReadConfig(*text));
+  std::string label = base::json::String(config, {"linux", "mountLabel"});
+  if (label.empty()) {
+    plan.steps.erase(step);
+  } else {
+    *step = RelabelFiles{std::move(label)};
+  }
+  return OkStatus();
+}
+
+// What the walks over the volume's files set.
+std::string_view DescribeWalks(const MountPlan& plan) {
+  if (plan.Find<RelabelFiles>() == nullptr) return "fsGroup";
+  return plan.Find<ApplyGroup>() == nullptr ? "SELinux label" : "fsGroup and SELinux label";
 }
 
 // Whether a publish that failed with this status certainly mounted nothing. That is not certain
@@ -62,6 +95,7 @@ Status VolumeSteps::RecordOtherPath(Entry& entry, VolumeRecord& volume, VolumeRe
 
 Status VolumeSteps::PublishVolume(Entry& entry, VolumeRecord volume) {
   SandboxRecord& record = entry.record;
+  RETURN_IF_ERROR(FillLabel(record, volume.plan));
   VolumeRecord* known = record.FindTarget(volume.target);
   volume.plan.SetName(known != nullptr ? std::string(known->plan.name()) : FindFreeName(record));
   volume.state = VolumeState::kPublishing;
@@ -111,8 +145,9 @@ Status VolumeSteps::MountVolume(Entry& entry, VolumeRecord& volume, bool absent)
       .cancelled = [&] { return stopping_ || entry.unwanted; },
       .progress =
           [&](uint64_t done) {
-            std::string text = fmt::format("fsGroup of {}: {} files and folders so far",
-                                           Quote(volume.host_volume_id), done);
+            std::string text =
+                fmt::format("{} of {}: {} files and folders so far", DescribeWalks(volume.plan),
+                            Quote(volume.host_volume_id), done);
             LOG_INFO("{}", text);
             sandboxes_.SetProgress(entry, std::move(text));
           }};

@@ -32,7 +32,8 @@ class VolumeSteps {
   // Publishes `volume`, which gets a name that is free in the sandbox. OK if it is published
   // already. If it was recorded with another path of its device (/dev/sdb instead of
   // /dev/disk/by-id/x), the new path is recorded, because the node agent will name the volume by
-  // it. FAILED_PRECONDITION: a volume with another plan is published at its target, or the volume
+  // it. A label that its plan leaves open is the sandbox's (RelabelFiles). FAILED_PRECONDITION: a
+  // volume with another plan is published at its target, or the volume
   // is being unpublished. RESOURCE_EXHAUSTED: the sandbox has too many volumes.
   base::Status PublishVolume(Entry& entry, VolumeRecord volume);
   // `volume` is in the entry's record, in any state but "unpublishing". If it is mounted already,

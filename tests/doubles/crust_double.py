@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import stat
@@ -48,6 +49,7 @@ RULES = {
     "fs-group-unoffered": "says OK to an fsGroup, although it does not apply one",
     "fs-group-mismatch-unoffered": "says OK to OnRootMismatch, although it does not apply it",
     "sub-path-unoffered": "gives a container the folder, although it does not say SUBPATH",
+    "relabel-unoffered": "says OK to a label for each file, although it sets none",
     "pod-unoffered": "says OK to a request without a sandbox",
     "publishes-nothing": "says OK and mounts nothing",
     "mounts-on-the-host": "mounts at the target on the host",
@@ -59,6 +61,8 @@ RULES = {
     "accepts-foreign-target": "says OK to the target of another pod",
     "accepts-control-characters": "says OK to options that are not printable",
     "accepts-too-much": "says OK to any number of options",
+    "accepts-bad-label": "says OK to any text as a label",
+    "relabel-refused": "says FAILED_PRECONDITION to a label for each file, although it says SELINUX_RELABEL",
     "ignores-unknown-option": "leaves out what the file system does not know",
     "unknown-sandbox": "says OK to a sandbox that it does not know",
     "missing-device": "says INTERNAL where there is no device",
@@ -106,9 +110,10 @@ RULES = {
 
 Code = grpc.StatusCode
 Rpc = crust.RuntimeCapability.RPC
-ALL = ("FS_GROUP_CHANGE_POLICY_ALWAYS", "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH", "SUBPATH", "VOLUME_STATS", "VOLUME_RESIZE",
-       "POD_VOLUMES")
+ALL = ("FS_GROUP_CHANGE_POLICY_ALWAYS", "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH", "SUBPATH", "SELINUX_RELABEL",
+       "VOLUME_STATS", "VOLUME_RESIZE", "POD_VOLUMES")
 MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
+LABEL = re.compile("[^:]+:[^:]+:[^:]+(:.+)?")
 FOLDER_MODE = stat.S_ISGID | 0o770
 
 
@@ -444,6 +449,7 @@ class Double:
         if request.file_system not in self.file_systems and not self.on("mounts-unoffered-file-system"):
             raise Error(Code.FAILED_PRECONDITION, "the file system is not offered")
         self.check_options(request)
+        self.check_label(request)
         self.check_group(request)
         self.check_device(request)
         with open(f"/proc/{self.host_pid}/mountinfo") as table:
@@ -458,6 +464,15 @@ class Double:
         if not all(option and printable(option) for option in request.mount_options):
             if not self.on("accepts-control-characters"):
                 raise Error(Code.INVALID_ARGUMENT, "an option is not printable")
+
+    def check_label(self, request):
+        label = request.selinux_label
+        bad = len(label) > 4096 or not printable(label) or request.selinux_relabel and label and not LABEL.fullmatch(label)
+        if bad and not self.on("accepts-bad-label"):
+            raise Error(Code.INVALID_ARGUMENT, "this is no label")
+        offered = self.has("SELINUX_RELABEL") and not self.on("relabel-refused")
+        if request.selinux_relabel and not offered and not self.on("relabel-unoffered"):
+            raise Error(Code.FAILED_PRECONDITION, "no labels of files")
 
     def check_group(self, request):
         if not request.HasField("fsgroup_gid"):

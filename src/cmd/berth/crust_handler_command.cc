@@ -35,8 +35,7 @@ void AddCrustHandlerCommand(CLI::App& app, int& exit_code) {
   command
       ->add_option(
           "--capabilities", options->capabilities,
-          "Capabilities that the handler offers, such as SUBPATH,VOLUME_STATS (default: all; "
-          "without SELINUX_RELABEL if the kernel has SELinux)")
+          "Capabilities that the handler offers, such as SUBPATH,VOLUME_STATS (default: all)")
       ->delimiter(',');
   command
       ->add_option("--file-systems", options->file_systems,

@@ -82,6 +82,17 @@ def _(bench):
                   **bench.request(bench.device(), pod.targets[0], sandbox_id=sandbox, fsgroup_policy="OnRootMismatch", **GROUP))
 
 
+@case("relabel-unoffered", "RuntimePublishVolume", "FAILED_PRECONDITION for a label of each file without SELINUX_RELABEL",
+      (BLOCK, "not SELINUX_RELABEL"))
+def _(bench):
+    pod, sandbox = bench.sandbox()
+    device = bench.device()
+    for label in ("", "system_u:object_r:container_file_t:s0"):
+        bench.refuses("RuntimePublishVolume", "FAILED_PRECONDITION",
+                      **bench.request(device, pod.targets[0], sandbox_id=sandbox, selinux_label=label, selinux_relabel=True))
+    bench.wait_free(device, 2)
+
+
 @case("sub-path-unoffered", "a container's mounts", "no container gets a folder of a volume without SUBPATH",
       (BLOCK, "not SUBPATH"))
 def _(bench):

@@ -1,5 +1,6 @@
 """RuntimePublishVolume: what is mounted in the sandbox, and what is refused."""
 import contextlib
+import os
 import subprocess
 from concurrent import futures
 
@@ -23,6 +24,14 @@ def refuses_publish(bench, code, changed, *more, code_too=None):
         bench.refuses(PUBLISH, code, *([code_too] if code_too else []),
                       **bench.request(device, pod.targets[0], sandbox_id=sandbox) | fields)
     bench.wait_free(device, 2)
+
+
+def known_label():
+    """Gives a label that the host's policy knows, if the host has one."""
+    try:
+        return os.getxattr("/", "security.selinux").rstrip(b"\0").decode()
+    except OSError:
+        return "system_u:object_r:container_file_t:s0"
 
 
 @case("publishes-nothing", PUBLISH, "after OK the containers have the volume, and nobody needs to mount it", BLOCK)
@@ -101,6 +110,25 @@ def _(bench):
 def _(bench):
     refuses_publish(bench, "INVALID_ARGUMENT", {"mount_options": ["noatime"] * 10_000}, {"mount_options": ["x" * 100_000]},
                     {"host_volume_id": "/dev/" + "x" * 5000})
+
+
+@case("accepts-bad-label", PUBLISH, "INVALID_ARGUMENT for a label that is not printable, too long, or for each file and none", BLOCK)
+def _(bench):
+    refuses_publish(bench, "INVALID_ARGUMENT", {"selinux_label": CONTROL}, {"selinux_label": "x" * 5000})
+    if "SELINUX_RELABEL" in bench.capabilities():
+        refuses_publish(bench, "INVALID_ARGUMENT", *({"selinux_label": label, "selinux_relabel": True} for label in (
+            "label", "user:role", "user::type", CONTROL)))
+
+
+@case("relabel-refused", PUBLISH, "a label for each file is OK, also where the sandbox has no SELinux", (BLOCK, "SELINUX_RELABEL"))
+def _(bench):
+    pod, sandbox = bench.sandbox()
+    device = bench.device()
+    for _ in range(2):
+        named = bench.publish(device, pod.targets[0], sandbox_id=sandbox, selinux_label=known_label(), selinux_relabel=True)
+    bench.run(sandbox, pod.targets[0], "echo inside >note")
+    bench.unpublish(named)
+    bench.wait_free(device, 2)
 
 
 @case("ignores-unknown-option", PUBLISH, "an option that the file system does not know is refused", BLOCK)
