@@ -64,6 +64,7 @@ class Machine:
         self.disks = {}
         self.networks = []  # (its address, the back end as QEMU's options)
         self.console = self.folder / "console.log"
+        self.kernel_arguments = ""  # more of them, such as "security=selinux"
         self.files = {}  # name → text or pathlib.Path: in the guest's /work
         self._process = None  # QEMU, of the last boot
 
@@ -160,7 +161,7 @@ class Machine:
         kernel, _ = packages.kernel()
         initramfs = image.initramfs(self.folder, self.files | {"script": script})
         command_line = (f"console=ttyS0 quiet loglevel=4 panic=-1 reboot=t edd=off tsc=reliable "
-                        f"tsc_early_khz={tsc.kilohertz()} vm.end={end} vm.time={int(time.time())}")
+                        f"tsc_early_khz={tsc.kilohertz()} vm.end={end} vm.time={int(time.time())} {self.kernel_arguments}")
         command = [
             QEMU, "-M", "microvm", "-accel", "tcg", "-cpu", "max", "-smp", "2",
             "-m", self.memory, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",

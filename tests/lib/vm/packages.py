@@ -1,5 +1,5 @@
 """Fetches the guest's kernel from Debian, and those of its programs that should not be installed on a host because
-they would start services, and unpacks them below build/packages."""
+they would start services or are of use nowhere else, and unpacks them below build/packages."""
 import functools
 import os
 import pathlib
@@ -16,6 +16,7 @@ FETCHED = {
     "nfs-common": ("sbin/mount.nfs",),
     "rpcbind": ("sbin/rpcbind",),
     "nbd-client": ("sbin/nbd-client",),
+    "secilc": ("usr/bin/secilc",),
 }
 
 
