@@ -2,6 +2,8 @@
 
 #include <grpcpp/generic/generic_stub.h>
 
+#include <atomic>
+
 #include "base/workers/worker_pool.h"
 #include "rpc/unix_channel.h"
 #include "rpc/unix_server.h"
@@ -11,14 +13,24 @@ namespace {
 
 using base::StatusOr;
 
+// A call is sent at once, unless the other process has just come back (UnixChannel::PrepareCall).
+constexpr size_t kSenders = 4;
+
 class Relay final : public UnaryRelay, public grpc::CallbackGenericService {
  public:
   Relay(Options options, std::unique_ptr<UnixChannel> channel)
-      : answers_(std::move(options.answers)),
+      : max_passed_on_(options.max_passed_on),
         channel_(std::move(channel)),
         stub_(channel_->grpc()),
-        workers_(
-            {.name = "relay", .max_threads = options.threads, .max_queued = options.max_queued}) {}
+        senders_({.name = "relay", .max_threads = kSenders, .max_queued = options.max_passed_on}) {
+    for (auto& [method, answer] : options.answers) {
+      methods_[method] = {.answer = std::move(answer),
+                          .workers = std::make_unique<base::WorkerPool>(base::WorkerPool::Options{
+                              .name = method.substr(method.rfind('/') + 1),
+                              .max_threads = options.threads,
+                              .max_queued = options.max_queued})};
+    }
+  }
 
   base::Status Serve(const std::string& socket) {
     ASSIGN_OR_RETURN(server_, UnixServer::Start(socket, {}, this));
@@ -31,6 +43,11 @@ class Relay final : public UnaryRelay, public grpc::CallbackGenericService {
   }
 
  private:
+  struct Method {
+    Answer answer;
+    std::unique_ptr<base::WorkerPool> workers;
+  };
+
   // One call. It owns itself until OnDone.
   class Call final : public grpc::ServerGenericBidiReactor {
    public:
@@ -43,27 +60,35 @@ class Relay final : public UnaryRelay, public grpc::CallbackGenericService {
       if (!ok) {
         return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "there is no request"));
       }
+      const auto method = relay_.methods_.find(context_.method());
+      const bool accepted =
+          method != relay_.methods_.end()
+              ? method->second.workers->Post([this, &answer = method->second.answer] {
+                  if (context_.IsCancelled()) return Reply(grpc::Status::CANCELLED);
+                  Reply(answer(request_, response_));
+                })
+              : CountPassedOn() && relay_.senders_.Post([this] { PassOn(); });
       // UNAVAILABLE, because nothing was done and the caller should try again.
-      if (!relay_.workers_.Post([this] { Run(); })) {
-        Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));
+      if (!accepted) {
+        Reply(grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));
       }
     }
     void OnCancel() override { client_.TryCancel(); }
     void OnDone() override { delete this; }
 
    private:
-    void Run() {
-      if (context_.IsCancelled()) return Finish(grpc::Status::CANCELLED);
-      const auto answer = relay_.answers_.find(context_.method());
-      if (answer != relay_.answers_.end()) return Reply(answer->second(request_, response_));
-      PassOn();
+    // False: too many calls are passed on.
+    bool CountPassedOn() {
+      counted_ = true;
+      return ++relay_.passed_on_ <= relay_.max_passed_on_;
     }
 
     void PassOn() {
+      if (context_.IsCancelled()) return Reply(grpc::Status::CANCELLED);
       const auto left = std::chrono::duration_cast<Timeout>(context_.deadline() -
                                                             std::chrono::system_clock::now());
       if (const base::Status ready = relay_.channel_->PrepareCall(left); !ready.ok()) {
-        return Finish(ToGrpc(ready));
+        return Reply(ToGrpc(ready));
       }
       client_.set_deadline(context_.deadline());
       for (const auto& [name, value] : context_.client_metadata()) {
@@ -76,6 +101,8 @@ class Relay final : public UnaryRelay, public grpc::CallbackGenericService {
     }
 
     void Reply(const grpc::Status& status) {
+      // Before the caller sees the end of the call, because it may make the next one at once.
+      if (counted_) --relay_.passed_on_;
       if (!status.ok()) return Finish(status);
       StartWriteAndFinish(&response_, grpc::WriteOptions(), status);
     }
@@ -85,13 +112,16 @@ class Relay final : public UnaryRelay, public grpc::CallbackGenericService {
     grpc::ClientContext client_;
     grpc::ByteBuffer request_;
     grpc::ByteBuffer response_;
+    bool counted_ = false;  // in passed_on_
   };
 
-  const std::map<std::string, Answer> answers_;
+  const size_t max_passed_on_;
+  std::atomic<size_t> passed_on_ = 0;
   const std::unique_ptr<UnixChannel> channel_;
   grpc::GenericStub stub_;
-  base::WorkerPool workers_;
-  std::unique_ptr<UnixServer> server_;  // last: it is stopped first, and no call comes any more
+  base::WorkerPool senders_;
+  std::map<std::string, Method> methods_;  // by full name; set by the constructor
+  std::unique_ptr<UnixServer> server_;     // last: it is stopped first, and no call comes any more
 };
 
 }  // namespace

@@ -3,6 +3,9 @@
 //
 // A call keeps its deadline, its metadata and its cancellation. The answer, with its status and
 // details, comes back as the other side sent it. Streams are not relayed. Thread-safe.
+//
+// A call that hangs does not hold up others: calls that are passed on need no thread while they
+// wait, and each method that is answered here has threads of its own.
 #pragma once
 
 #include <grpcpp/impl/codegen/proto_utils.h>
@@ -30,8 +33,12 @@ class UnaryRelay {
     std::string target;  // the socket of the other process
     // By the method's full name: "/csi.v1.Node/NodePublishVolume".
     std::map<std::string, Answer> answers;
-    size_t threads = 16;      // the calls that are answered here at the same time
-    size_t max_queued = 256;  // more calls get UNAVAILABLE
+    // Of each of these methods: the calls that are answered at the same time, and those that wait.
+    // More calls get UNAVAILABLE.
+    size_t threads = 32;
+    size_t max_queued = 256;
+    // The calls of all other methods that are under way. More calls get UNAVAILABLE.
+    size_t max_passed_on = 1024;
   };
   // Errors are those of UnixServer::Start. The other process need not be up: calls fail with
   // UNAVAILABLE until it is.

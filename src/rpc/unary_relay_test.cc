@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <latch>
 #include <thread>
 
 #include "base/assert_ok.h"
@@ -38,7 +39,8 @@ class UnaryRelayTest : public testing::Test {
                                     .target = driver_->socket(),
                                     .answers = std::move(answers),
                                     .threads = 1,
-                                    .max_queued = 1});
+                                    .max_queued = 1,
+                                    .max_passed_on = 2});
     ASSERT_OK(relay);
     relay_ = *std::move(relay);
     auto client = CsiClient::New(folder_ + "/s");
@@ -107,6 +109,41 @@ TEST_F(UnaryRelayTest, TheCallersDeadlineEndsTheCallAtTheDriver) {
   ASSERT_TRUE(driver_->script().WaitFor("Probe"));
   ASSERT_OK(client_->GetPluginInfo({}, 10s));
   driver_->script().ReleaseAll();
+}
+
+TEST_F(UnaryRelayTest, AMethodWhoseAnswersHangDoesNotHoldUpOthers) {
+  std::latch begun(1), release(1);
+  Start({{"/csi.v1.Identity/Probe",
+          AnswerWith<csi::v1::ProbeRequest, csi::v1::ProbeResponse>(
+              [&](const csi::v1::ProbeRequest&) -> base::StatusOr<csi::v1::ProbeResponse> {
+                begun.count_down();
+                release.wait();
+                return csi::v1::ProbeResponse();
+              })},
+         {"/csi.v1.Node/NodeGetInfo",
+          AnswerWith<csi::v1::NodeGetInfoRequest, csi::v1::NodeGetInfoResponse>(
+              [](const csi::v1::NodeGetInfoRequest&) { return csi::v1::NodeGetInfoResponse(); })}});
+  std::jthread hung([this] { EXPECT_TRUE(client_->Probe({}, 60s).ok()); });
+  begun.wait();
+  EXPECT_TRUE(client_->NodeGetInfo({}, 5s).ok()) << "another method that is answered here";
+  EXPECT_TRUE(client_->GetPluginInfo({}, 5s).ok()) << "a method that is passed on";
+  release.count_down();
+}
+
+TEST_F(UnaryRelayTest, TheCallsThatWaitForTheDriverAreBounded) {
+  Start({{"/csi.v1.Node/NodeGetInfo",
+          AnswerWith<csi::v1::NodeGetInfoRequest, csi::v1::NodeGetInfoResponse>(
+              [](const csi::v1::NodeGetInfoRequest&) { return csi::v1::NodeGetInfoResponse(); })}});
+  driver_->script().Hang("Probe");
+  {
+    std::jthread one([this] { EXPECT_TRUE(client_->Probe({}, 60s).ok()); });
+    std::jthread two([this] { EXPECT_TRUE(client_->Probe({}, 60s).ok()); });
+    EXPECT_TRUE(driver_->script().WaitFor("Probe", 2));
+    EXPECT_EQ(client_->GetPluginInfo({}, 10s).status().code(), StatusCode::kUnavailable);
+    ASSERT_OK(client_->NodeGetInfo({}, 10s));
+    driver_->script().ReleaseAll();
+  }
+  ASSERT_OK(client_->GetPluginInfo({}, 10s));
 }
 
 TEST_F(UnaryRelayTest, TheRelayEndsWhileADriverHangs) {
