@@ -20,11 +20,16 @@
 //                 ("d" for a folder, "f" for a file) and as many descriptors, of the mounts from
 //                 number `from` on. The new config has these mounts at their places in graft/. It
 //                 is written if `from` is 0 and `count` is not
+//                 of a sandbox that is a virtual machine, the reply has guest (1) and one
+//                 descriptor instead: a pidfd of the machine's process, or the host's end of the
+//                 container's stream (base/ipc/container_call.h), which was created in the guest.
+//                 For that the request also has container, its id, and terminal
 //   crust.end     sandbox: its container is deleted; the reply comes when its volumes are unmounted
 //
-// For a pod without a plan, berth-oci does nothing but look for the plan. For a pod with a plan, it
-// starts no container without the handler. If the folder of plans is missing, it starts no pod's
-// container, because volumes that nobody sees may be missing in it.
+// For a pod without a plan, berth-oci does nothing but look for the plan, unless it is set up to
+// ask for all pods (cmd/berth-oci/oci.h), as sandboxes that are virtual machines need it. For a pod
+// with a plan, it starts no container without the handler. If the folder of plans is missing, it
+// starts no pod's container, because volumes that nobody sees may be missing in it.
 #pragma once
 
 #include <chrono>
@@ -45,6 +50,7 @@ inline constexpr std::string_view kFrom = "from";
 inline constexpr std::string_view kCount = "count";
 inline constexpr std::string_view kKinds = "kinds";
 inline constexpr std::string_view kTargets = "targets";
+inline constexpr std::string_view kGuest = "guest";
 
 inline constexpr const char* kRunFolder = "/run/berth/crust";
 inline constexpr const char* kHandlerSocket = "/run/berth/crust.sock";

@@ -51,7 +51,7 @@ Failure BrokenStream(std::string_view what) {
 
 }  // namespace
 
-std::string FrameWriter::Write(const Frame& frame) {
+std::string FrameWriter::Write(const StreamFrame& frame) {
   const size_t numbers = CountNumbers(frame.type);
   std::string bytes;
   bytes.reserve(kFrameHeader + frame.payload.size() + 4 * numbers);
@@ -67,13 +67,13 @@ std::string FrameWriter::Write(const Frame& frame) {
   return bytes;
 }
 
-Result<std::optional<Frame>> FrameReader::Next() {
+Result<std::optional<StreamFrame>> FrameReader::Next() {
   const std::string_view rest = std::string_view(bytes_).substr(at_);
   if (!rest.substr(0, kFrameMagic.size()).starts_with(kFrameMagic.substr(0, rest.size()))) {
     return BrokenStream("a frame without its magic");
   }
-  if (rest.size() < kFrameHeader) return std::optional<Frame>();
-  Frame frame;
+  if (rest.size() < kFrameHeader) return std::optional<StreamFrame>();
+  StreamFrame frame;
   frame.type = static_cast<FrameType>(rest[4]);
   if (frame.type < FrameType::kHello || frame.type > FrameType::kExit) {
     return BrokenStream("a frame of an unknown type");
@@ -89,7 +89,7 @@ Result<std::optional<Frame>> FrameReader::Next() {
   const size_t length = ReadNumber(rest.substr(8));
   if (!FitsLength(frame.type, length)) return BrokenStream("a frame of a wrong length");
   if (ReadNumber(rest.substr(12)) != sequence_) return BrokenStream("a frame out of sequence");
-  if (rest.size() < kFrameHeader + length) return std::optional<Frame>();
+  if (rest.size() < kFrameHeader + length) return std::optional<StreamFrame>();
   const std::string_view payload = rest.substr(kFrameHeader, length);
   const size_t numbers = CountNumbers(frame.type);
   if (numbers > 0) frame.first = ReadNumber(payload);

@@ -56,20 +56,20 @@ inline constexpr size_t kLargestPayload = 32 * 1024;
 inline constexpr size_t kLongestName = 256;
 inline constexpr size_t kWindow = 256 * 1024;
 
-struct Frame {
+struct StreamFrame {
   FrameType type = FrameType::kData;
   Channel channel = Channel::kInput;  // of data, eof, closed and credit; else kInput
   std::string payload;                // of hello and data
   uint32_t first = 0;                 // the numbers of credit, resize, signal and exit
   uint32_t second = 0;
-  bool operator==(const Frame&) const = default;
+  bool operator==(const StreamFrame&) const = default;
 };
 
 // Makes the bytes of one side's frames. Not thread-safe.
 class FrameWriter {
  public:
   // The frame must keep to the sizes above.
-  std::string Write(const Frame& frame);
+  std::string Write(const StreamFrame& frame);
 
  private:
   uint32_t sequence_ = 0;
@@ -81,7 +81,7 @@ class FrameReader {
   void Append(std::string_view bytes) { bytes_.append(bytes); }
   // The next frame, or nothing if it is not whole yet. kBroken: the bytes break the rules; the
   // reader cannot be used any more.
-  Result<std::optional<Frame>> Next();
+  Result<std::optional<StreamFrame>> Next();
 
  private:
   std::string bytes_;

@@ -15,14 +15,14 @@ namespace {
 
 using testing::HasSubstr;
 
-Frame Data(Channel channel, std::string bytes) {
+StreamFrame DataFrame(Channel channel, std::string bytes) {
   return {.type = FrameType::kData, .channel = channel, .payload = std::move(bytes)};
 }
 
 TEST(FramesTest, AreReadAsTheyWereWrittenInWhateverPiecesTheyCome) {
-  const std::vector<Frame> frames = {
+  const std::vector<StreamFrame> frames = {
       {.type = FrameType::kHello, .payload = "container/exec"},
-      Data(Channel::kErrors, std::string(kLargestPayload, 'x')),
+      DataFrame(Channel::kErrors, std::string(kLargestPayload, 'x')),
       {.type = FrameType::kEof, .channel = Channel::kInput, .payload = {}},
       {.type = FrameType::kClosed, .channel = Channel::kOutput, .payload = {}},
       {.type = FrameType::kCredit, .channel = Channel::kOutput, .payload = {}, .first = 70000},
@@ -32,10 +32,10 @@ TEST(FramesTest, AreReadAsTheyWereWrittenInWhateverPiecesTheyCome) {
   };
   FrameWriter writer;
   std::string bytes;
-  for (const Frame& frame : frames) bytes += writer.Write(frame);
+  for (const StreamFrame& frame : frames) bytes += writer.Write(frame);
   for (const size_t piece : {size_t{1}, size_t{7}, size_t{5000}, bytes.size()}) {
     FrameReader reader;
-    std::vector<Frame> read;
+    std::vector<StreamFrame> read;
     for (size_t at = 0; at < bytes.size(); at += piece) {
       reader.Append(std::string_view(bytes).substr(at, piece));
       while (true) {
@@ -63,13 +63,13 @@ std::string ReadAfterHello(std::string_view bytes) {
 TEST(FramesTest, OfAnotherSenderAreTheEndOfTheSession) {
   FrameWriter writer;
   const std::string hello = writer.Write({.type = FrameType::kHello, .payload = "a"});
-  std::string data = writer.Write(Data(Channel::kInput, "abc"));
+  std::string data = writer.Write(DataFrame(Channel::kInput, "abc"));
   EXPECT_THAT(ReadAfterHello(hello), HasSubstr("hello"));
   // What was sent in part is followed by another's hello.
   EXPECT_EQ(ReadAfterHello(data.substr(0, 18)), "");
   EXPECT_THAT(ReadAfterHello(data.substr(0, 9) + hello), HasSubstr("length"));
   EXPECT_THAT(ReadAfterHello("x"), HasSubstr("magic"));
-  const std::string later = writer.Write(Data(Channel::kInput, "abc"));
+  const std::string later = writer.Write(DataFrame(Channel::kInput, "abc"));
   EXPECT_THAT(ReadAfterHello(later), HasSubstr("sequence"));
   FrameReader first;
   first.Append(data);
@@ -79,7 +79,7 @@ TEST(FramesTest, OfAnotherSenderAreTheEndOfTheSession) {
 TEST(FramesTest, OfWrongSizeOrKindAreRefused) {
   FrameWriter writer;
   writer.Write({.type = FrameType::kHello, .payload = "a"});
-  const std::string good = writer.Write(Data(Channel::kInput, "abc"));
+  const std::string good = writer.Write(DataFrame(Channel::kInput, "abc"));
   const auto with = [&](size_t at, char byte) {
     std::string bad = good;
     bad[at] = byte;
@@ -94,8 +94,8 @@ TEST(FramesTest, OfWrongSizeOrKindAreRefused) {
   EXPECT_THAT(with(4, static_cast<char>(FrameType::kExit)), HasSubstr("length"));
 }
 
-struct Pipe {
-  Pipe() {
+struct TestPipe {
+  TestPipe() {
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
     read.Reset(ends[0]);
@@ -150,7 +150,7 @@ class StreamPeerTest : public testing::Test {
     return bytes;
   }
 
-  Pipe input_from_, input_to_, output_from_, output_to_, errors_from_, errors_to_;
+  TestPipe input_from_, input_to_, output_from_, output_to_, errors_from_, errors_to_;
   std::optional<StreamPeer> host_, guest_;
   Failure host_failure_, guest_failure_;
 };
@@ -250,14 +250,14 @@ TEST_F(StreamPeerTest, MoreBytesThanCreditAreRefused) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   const UniqueFd raw(ends[1]);
   StreamPeer peer({.line = UniqueFd(ends[0]), .name = "name"});
-  Pipe sink;
+  TestPipe sink;
   peer.AddSink(Channel::kOutput, std::move(sink.write));
   FrameWriter writer;
   const std::string hello = writer.Write({.type = FrameType::kHello, .payload = "name"});
   ASSERT_EQ(write(raw.get(), hello.data(), hello.size()), static_cast<ssize_t>(hello.size()));
   Failure failure;
   for (int i = 0; i < 30 && failure.ok(); ++i) {
-    const std::string data = writer.Write(Data(Channel::kOutput, std::string(16384, 'x')));
+    const std::string data = writer.Write(DataFrame(Channel::kOutput, std::string(16384, 'x')));
     ASSERT_EQ(write(raw.get(), data.data(), data.size()), static_cast<ssize_t>(data.size()));
     failure = MoveOne(peer);
   }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,10 +27,14 @@ void SetNonBlocking(int fd) {
 }  // namespace
 
 UniqueFd MakeNonBlocking(UniqueFd fd, bool to_read) {
-  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
-  const int access = to_read ? O_RDONLY : O_WRONLY;
-  UniqueFd own(open(path.c_str(), access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (own.valid()) return own;
+  struct stat st{};
+  // A regular file is not opened again, because its position and O_APPEND would be lost.
+  if (fstat(fd.get(), &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))) {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+    const int access = to_read ? O_RDONLY : O_WRONLY;
+    UniqueFd own(open(path.c_str(), access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (own.valid()) return own;
+  }
   SetNonBlocking(fd.get());
   return fd;
 }
@@ -50,9 +55,9 @@ void StreamPeer::AddSink(Channel channel, UniqueFd fd) {
   SinkOf(channel).fd = std::move(fd);
 }
 
-void StreamPeer::Send(const Frame& frame) { outgoing_ += writer_.Write(frame); }
+void StreamPeer::Send(const StreamFrame& frame) { outgoing_ += writer_.Write(frame); }
 
-void StreamPeer::SendControl(Frame frame) {
+void StreamPeer::SendControl(StreamFrame frame) {
   if (Backlog() < kLargestBacklog) Send(frame);
 }
 
@@ -71,9 +76,9 @@ void StreamPeer::SendExit(uint32_t code, uint32_t signal) {
   Send({.type = FrameType::kExit, .payload = {}, .first = code, .second = signal});
 }
 
-std::optional<Frame> StreamPeer::NextControl() {
+std::optional<StreamFrame> StreamPeer::NextControl() {
   if (controls_.empty()) return std::nullopt;
-  Frame frame = std::move(controls_.front());
+  StreamFrame frame = std::move(controls_.front());
   controls_.pop_front();
   return frame;
 }
@@ -125,6 +130,9 @@ bool StreamPeer::AddPolled(std::vector<pollfd>& polled) {
 Failure StreamPeer::Move(std::span<const pollfd> polled) {
   // A line that has ended may still have the other side's last frames, which go to the sinks.
   if (failed_.ok()) failed_ = ReadLine();
+  if (!failed_.ok()) {
+    for (Sink& sink : sinks_) sink.ended = true;
+  }
   for (size_t i = 0; i < kChannels; ++i) {
     const size_t entry = 1 + kChannels + i;
     const bool gone = entry < polled.size() && sinks_[i].fd.valid() &&
@@ -214,7 +222,7 @@ Failure StreamPeer::ReadLine() {
     if (n <= 0) return is_port_ && !greeted_ ? Ok() : LineEnded();
     reader_.Append({bytes, static_cast<size_t>(n)});
     while (true) {
-      Result<std::optional<Frame>> frame = reader_.Next();
+      Result<std::optional<StreamFrame>> frame = reader_.Next();
       if (!frame.ok()) return frame.failure();
       if (!frame->has_value()) break;
       if (Failure handled = HandleFrame(std::move(**frame)); !handled.ok()) return handled;
@@ -239,7 +247,7 @@ Failure StreamPeer::WriteLine() {
   return Ok();
 }
 
-Failure StreamPeer::HandleFrame(Frame frame) {
+Failure StreamPeer::HandleFrame(StreamFrame frame) {
   switch (frame.type) {
     case FrameType::kHello:
       if (frame.payload != name_) {
@@ -270,7 +278,7 @@ Failure StreamPeer::HandleFrame(Frame frame) {
   return Ok();
 }
 
-Failure StreamPeer::TakeData(const Frame& frame) {
+Failure StreamPeer::TakeData(const StreamFrame& frame) {
   Sink& sink = SinkOf(frame.channel);
   if (!sink.fd.valid()) {  // nobody reads it, so it is lost as in a pipe without a reader
     Grant(frame.channel, frame.payload.size());

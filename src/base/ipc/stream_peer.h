@@ -56,7 +56,7 @@ class StreamPeer {
   Failure Move(std::span<const pollfd> polled);
 
   // The next resize, signal or exit of the other side.
-  std::optional<Frame> NextControl();
+  std::optional<StreamFrame> NextControl();
 
   bool IsGreeted() const { return greeted_; }
   // Whether all sources have ended and their frames have left.
@@ -89,8 +89,8 @@ class StreamPeer {
   Sink& SinkOf(Channel channel) { return sinks_[static_cast<size_t>(channel)]; }
   bool IsWanted(const Source& source) const;
   size_t Backlog() const { return outgoing_.size() - sent_; }
-  void Send(const Frame& frame);
-  void SendControl(Frame frame);
+  void Send(const StreamFrame& frame);
+  void SendControl(StreamFrame frame);
   void ReadSource(Channel channel);
   void EndSource(Channel channel);
   void WriteSink(Channel channel);
@@ -98,8 +98,8 @@ class StreamPeer {
   void Grant(Channel channel, size_t bytes);
   Failure ReadLine();
   Failure WriteLine();
-  Failure HandleFrame(Frame frame);
-  Failure TakeData(const Frame& frame);
+  Failure HandleFrame(StreamFrame frame);
+  Failure TakeData(const StreamFrame& frame);
 
   UniqueFd line_;
   const std::string name_;
@@ -113,7 +113,7 @@ class StreamPeer {
   std::array<Sink, kChannels> sinks_;
   std::string outgoing_;
   size_t sent_ = 0;  // of `outgoing_`
-  std::deque<Frame> controls_;
+  std::deque<StreamFrame> controls_;
 };
 
 // Makes a descriptor non-blocking for this process alone if its file can be opened again (a pipe, a
