@@ -211,7 +211,7 @@ TEST_F(PodVolumesTest, APodHasNotMoreThan256Volumes) {
 TEST_F(PodVolumesTest, RecordsOfAnotherBootAreDropped) {
   PodRecord old{.pod_uid = kPod, .boot_id = "another-boot"};
   old.volumes.push_back(VolumeOf("a"));
-  std::ofstream(Record()) << Encode(old);
+  std::ofstream(Record()) << PodRecordKind::Encode(old);
   Restart();
   EXPECT_THAT(Types(), IsEmpty());
   ExpectNothingLeft();
