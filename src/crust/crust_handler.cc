@@ -11,6 +11,7 @@
 #include "crust/mount_namespace.h"
 #include "crust/namespace_sandbox.h"
 #include "crust/services.h"
+#include "crust/serving/crust_service.h"
 #include "platform/file_systems/kernel_file_systems.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"

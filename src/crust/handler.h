@@ -34,6 +34,7 @@
 #include "crust/sandbox.h"
 #include "crust/sandbox_records.h"
 #include "crust/sandbox_table.h"
+#include "crust/serving/runtime_calls.h"
 #include "crust/volume_steps.h"
 #include "platform/mounts/mounter.h"
 #include "rpc/cri_ids.h"
@@ -54,7 +55,7 @@ struct HandlerOptions {
   std::chrono::milliseconds container_patience{std::chrono::seconds(90)};
 };
 
-class Handler {
+class Handler final : public RuntimeCalls {
  public:
   // Loads the records of this boot and opens their sandboxes. Borrows `kind` and `mounter`, the
   // mounts of the host, which must outlive the handler. Errors: a folder or record cannot be read
@@ -62,24 +63,24 @@ class Handler {
   static base::StatusOr<std::unique_ptr<Handler>> Start(HandlerOptions options, SandboxKind& kind,
                                                         platform::Mounter& mounter);
   // Leaves every volume as it is.
-  ~Handler();
+  ~Handler() override;
   // Stops the walks that change the group of files (fsGroup), those that run and those that begin
   // later. Call it before the process ends.
   void CancelWalks() { stopping_ = true; }
 
-  // The calls of the node agent; proto/crust.proto says what they do and which errors they have.
+  // The calls of the node agent.
   base::StatusOr<wire::RuntimeGetCapabilitiesResponse> RuntimeGetCapabilities(
-      const wire::RuntimeGetCapabilitiesRequest& request);
+      const wire::RuntimeGetCapabilitiesRequest& request) override;
   base::StatusOr<wire::RuntimeGetSupportedFileSystemsResponse> RuntimeGetSupportedFileSystems(
-      const wire::RuntimeGetSupportedFileSystemsRequest& request);
+      const wire::RuntimeGetSupportedFileSystemsRequest& request) override;
   base::StatusOr<wire::RuntimePublishVolumeResponse> RuntimePublishVolume(
-      const wire::RuntimePublishVolumeRequest& request);
+      const wire::RuntimePublishVolumeRequest& request) override;
   base::StatusOr<wire::RuntimeUnpublishVolumeResponse> RuntimeUnpublishVolume(
-      const wire::RuntimeUnpublishVolumeRequest& request);
+      const wire::RuntimeUnpublishVolumeRequest& request) override;
   base::StatusOr<wire::RuntimeGetVolumeStatsResponse> RuntimeGetVolumeStats(
-      const wire::RuntimeGetVolumeStatsRequest& request);
+      const wire::RuntimeGetVolumeStatsRequest& request) override;
   base::StatusOr<wire::RuntimeExpandVolumeResponse> RuntimeExpandVolume(
-      const wire::RuntimeExpandVolumeRequest& request);
+      const wire::RuntimeExpandVolumeRequest& request) override;
 
   // The calls of berth-oci follow.
   //

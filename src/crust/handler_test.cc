@@ -12,7 +12,7 @@
 #include "base/assert_ok.h"
 #include "base/ipc/crust_call.h"
 #include "crust/fake_sandbox.h"
-#include "crust/services.h"
+#include "crust/serving/crust_service.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/fake_temp_folder.h"
 #include "rpc/crust_client.h"

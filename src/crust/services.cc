@@ -8,8 +8,6 @@
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "platform/errno.h"
-#include "proto/crust.grpc.pb.h"
-#include "rpc/outcome.h"
 
 namespace berth::crust {
 namespace {
@@ -19,56 +17,6 @@ using base::Error;
 using base::Status;
 using base::StatusCode;
 using base::StatusOr;
-using grpc::CallbackServerContext;
-using grpc::ServerUnaryReactor;
-
-// The messages can be logged, because they never quote mount options.
-template <typename Response>
-grpc::Status FinishCall(const char* method, StatusOr<Response> result, Response* response) {
-  if (result.ok()) {
-    *response = *std::move(result);
-    return grpc::Status::OK;
-  }
-  LOG_WARNING("{}: {}", method, base::ToString(result.status()));
-  return rpc::ToGrpc(result.status());
-}
-
-// Defines one override that passes a call to the workers. Request and response live until Finish.
-// If the caller has cancelled the call while it waited for a worker, the call is not run.
-#define BERTH_SERVE(pool, method)                                                                  \
-  ServerUnaryReactor* method(CallbackServerContext* context, const wire::method##Request* request, \
-                             wire::method##Response* response) override {                          \
-    ServerUnaryReactor* reactor = context->DefaultReactor();                                       \
-    const bool queued = pool.Post([=, this] {                                                      \
-      if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);                 \
-      reactor->Finish(                                                                             \
-          FinishCall<wire::method##Response>(#method, handler_.method(*request), response));       \
-    });                                                                                            \
-    if (!queued) {                                                                                 \
-      reactor->Finish(                                                                             \
-          grpc::Status(grpc::StatusCode::UNAVAILABLE, "too many calls wait: try again"));          \
-    }                                                                                              \
-    return reactor;                                                                                \
-  }
-
-class CrustService final : public wire::RuntimeAssistedStorageManagement::CallbackService {
- public:
-  CrustService(Handler& handler, base::WorkerPool& workers, base::WorkerPool& publishes)
-      : handler_(handler), workers_(workers), publishes_(publishes) {}
-
-  BERTH_SERVE(workers_, RuntimeGetCapabilities)
-  BERTH_SERVE(workers_, RuntimeGetSupportedFileSystems)
-  BERTH_SERVE(publishes_, RuntimePublishVolume)
-  BERTH_SERVE(workers_, RuntimeUnpublishVolume)
-  BERTH_SERVE(workers_, RuntimeGetVolumeStats)
-  BERTH_SERVE(workers_, RuntimeExpandVolume)
-
- private:
-  Handler& handler_;
-  base::WorkerPool& workers_;
-  base::WorkerPool& publishes_;
-};
-#undef BERTH_SERVE
 
 StatusOr<std::string> FindMember(const ipc::Message& message, std::string_view name) {
   const std::string* text = message.FindText(name);
@@ -160,11 +108,6 @@ StatusOr<ipc::Reply> LogRefusal(std::string_view method, StatusOr<ipc::Reply> re
 }
 
 }  // namespace
-
-std::unique_ptr<grpc::Service> NewCrustService(Handler& handler, base::WorkerPool& workers,
-                                               base::WorkerPool& publishes) {
-  return std::make_unique<CrustService>(handler, workers, publishes);
-}
 
 std::map<std::string, ipc::Method> MakeOciMethods(Handler& handler) {
   return {{std::string(ipc::crust::kCreate),
