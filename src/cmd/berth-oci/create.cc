@@ -9,15 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <optional>
-#include <thread>
-
 #include "base/ipc/connection.h"
+#include "base/ipc/container_call.h"
 #include "base/ipc/crust_call.h"
 #include "base/unique_fd.h"
 #include "cmd/berth-oci/annotations.h"
 #include "cmd/berth-oci/files.h"
+#include "cmd/berth-oci/handler_call.h"
 
 namespace berth::oci {
 
@@ -48,66 +46,26 @@ struct Bundle {
 struct Mounts {
   std::vector<UniqueFd> descriptors;
   ipc::Strings kinds;
+  UniqueFd guest;  // valid: the container runs in a guest
 };
+
+bool IsOfGuest(const ipc::Message& reply) {
+  return reply.FindNumber(crust::kGuest).value_or(0) != 0;
+}
 
 Failure Broken(std::string text) { return {Problem::kBroken, std::move(text)}; }
 
-Failure ExplainFailure(Failure failure, const Config& config) {
-  if (failure.problem == Problem::kNobody) {
-    failure.text = "this pod's volumes are mounted by Berth's CRUST handler, which is not there: " +
-                   failure.text;
-  } else if (failure.problem != Problem::kRefused) {
-    failure.text = "ask Berth's CRUST handler at '" + config.socket + "': " + failure.text;
-  }
-  return failure;
-}
-
-Result<ipc::Message> CallHandlerOnce(const Config& config, const ipc::Message& request,
-                                     std::span<const int> descriptors, ipc::Deadline deadline,
-                                     std::vector<UniqueFd>* received) {
-  Result<ipc::Connection> connection = ipc::Connection::Connect(config.socket, deadline);
-  if (!connection.ok()) return connection.failure();
-  if (Failure sent = connection->Send(request, ipc::kLargestRequest, deadline, descriptors);
-      !sent.ok() && sent.problem != Problem::kClosed) {
-    return sent;
-  }
-  Result<ipc::Message> reply = connection->Receive(ipc::kLargestReply, deadline, received);
-  if (!reply.ok()) return reply.failure();
-  if (const std::string* error = reply->FindText(ipc::kError)) {
-    return Failure{Problem::kRefused, *error};
-  }
-  return reply;
-}
-
-// Sends the request to the handler. If the handler does not answer, waits for its restart and sends
-// again, because a pod whose restartPolicy is Never fails if a container cannot be created.
-Result<ipc::Message> CallHandler(const Config& config, const ipc::Message& request,
-                                 std::span<const int> descriptors,
-                                 std::vector<UniqueFd>* received) {
-  const ipc::Deadline deadline = ipc::DeadlineIn(crust::kCreateTime);
-  std::optional<ipc::Deadline> patience;
-  while (true) {
-    if (received != nullptr) received->clear();
-    Result<ipc::Message> reply = CallHandlerOnce(config, request, descriptors, deadline, received);
-    if (reply.ok()) return reply;
-    const Problem problem = reply.failure().problem;
-    const bool away = problem == Problem::kNobody || problem == Problem::kClosed;
-    if (!patience) patience = ipc::DeadlineIn(crust::kHandlerAway);  // from the first failure on
-    if (!away || std::chrono::steady_clock::now() >= std::min(*patience, deadline)) {
-      return ExplainFailure(reply.failure(), config);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-}
-
 ipc::Message MakeCreateMessage(const std::string& kind, const std::string& sandbox,
-                               const std::string& uid, const std::string& bundle) {
+                               const std::string& uid, const std::string& bundle,
+                               const Arguments& arguments) {
   return ipc::Message()
       .Set(ipc::kMethod, std::string(crust::kCreate))
       .Set(crust::kKind, kind)
       .Set(crust::kSandbox, sandbox)
       .Set(crust::kPodUid, uid)
-      .Set(crust::kBundle, bundle);
+      .Set(crust::kBundle, bundle)
+      .Set(ipc::container::kContainer, arguments.id)
+      .Set(ipc::container::kTerminal, arguments.console_socket.empty() ? 0 : 1);
 }
 
 // Gets the mounts of the container's volumes from the handler, which also writes the new config.
@@ -126,6 +84,11 @@ Result<Mounts> RequestMounts(const Config& config, const ipc::Message& base, con
     std::vector<UniqueFd> received;
     Result<ipc::Message> reply = CallHandler(config, request, descriptors, &received);
     if (!reply.ok()) return reply.failure();
+    if (IsOfGuest(*reply)) {
+      if (received.size() != 1) return Broken("Berth's CRUST handler gave no stream of the guest");
+      mounts.guest = std::move(received.front());
+      return mounts;
+    }
     const auto count = reply->FindNumber(crust::kCount);
     const ipc::Strings* kinds = reply->FindList(crust::kKinds);
     if (!count || *count < 0 || kinds == nullptr || kinds->size() != received.size() ||
@@ -193,7 +156,7 @@ std::string FindAnnotation(const Annotations& annotations, std::string_view name
 
 }  // namespace
 
-Failure PrepareContainer(const Config& config, const Arguments& arguments) {
+Result<Prepared> PrepareContainer(const Config& config, const Arguments& arguments) {
   const Bundle bundle(ResolveBundleFolder(arguments));
   const Result<std::string> text = ReadFile(bundle.given(), crust::kLargestConfig);
   if (!text.ok()) return text.failure();
@@ -202,17 +165,17 @@ Failure PrepareContainer(const Config& config, const Arguments& arguments) {
   const std::string kind = FindAnnotation(*annotations, crust::kKindAnnotation);
   const std::string sandbox = FindAnnotation(*annotations, crust::kSandboxAnnotation);
   const std::string uid = FindAnnotation(*annotations, crust::kPodUidAnnotation);
-  if (sandbox.empty() && uid.empty() && kind.empty()) return ipc::Ok();  // not a pod's
+  if (sandbox.empty() && uid.empty() && kind.empty()) return Prepared();  // not a pod's
   // Without these ids it is unknown whether volumes were deferred.
   if (!crust::IsId(uid) || !crust::IsId(sandbox)) {
     return Broken("the container's annotations name no pod and sandbox ('" +
                   std::string(crust::kPodUidAnnotation) + "')");
   }
   const std::string plan = crust::PlanPath(config.run_folder, uid);
-  if (access(plan.c_str(), F_OK) != 0) {
+  if (!config.all_pods && access(plan.c_str(), F_OK) != 0) {
     if (errno != ENOENT) return ipc::SystemFailure("look for '" + plan + "'", errno);
     const std::string folder = crust::PlanFolder(config.run_folder);
-    if (access(folder.c_str(), F_OK) == 0) return ipc::Ok();
+    if (access(folder.c_str(), F_OK) == 0) return Prepared();
     return Broken(
         "it is unknown whether Berth's CRUST handler mounts this pod's volumes, because "
         "the folder of its plans '" +
@@ -220,16 +183,29 @@ Failure PrepareContainer(const Config& config, const Arguments& arguments) {
         "' is missing; the handler makes it when "
         "it starts");
   }
-  const ipc::Message message = MakeCreateMessage(kind, sandbox, uid, bundle.folder);
-  if (kind == "sandbox") return CallHandler(config, message, {}, nullptr).failure();
-  const Result<Mounts> mounts = RequestMounts(config, message, bundle);
+  const ipc::Message message = MakeCreateMessage(kind, sandbox, uid, bundle.folder, arguments);
+  Prepared prepared = {
+      .sandbox = sandbox, .bundle = bundle.folder, .is_sandbox = kind == "sandbox"};
+  if (prepared.is_sandbox) {
+    std::vector<UniqueFd> received;
+    const Result<ipc::Message> reply = CallHandler(config, message, {}, &received);
+    if (!reply.ok()) return reply.failure();
+    if (!IsOfGuest(*reply)) return prepared;
+    if (received.size() != 1) return Broken("Berth's CRUST handler gave no process of the guest");
+    prepared.guest = std::move(received.front());
+    return prepared;
+  }
+  Result<Mounts> mounts = RequestMounts(config, message, bundle);
   if (!mounts.ok() || mounts->descriptors.empty()) {
     unlink(bundle.fresh.c_str());
-    return mounts.failure();
+    if (!mounts.ok()) return mounts.failure();
+    prepared.guest = std::move(mounts->guest);
+    return prepared;
   }
   Failure done = GraftMounts(config, *mounts);
   if (done.ok()) done = ReplaceConfig(bundle);
-  if (!done.ok()) unlink(bundle.fresh.c_str());
+  if (done.ok()) return prepared;
+  unlink(bundle.fresh.c_str());
   return done;
 }
 

@@ -8,6 +8,8 @@
 #include "cmd/berth-oci/arguments.h"
 #include "cmd/berth-oci/create.h"
 #include "cmd/berth-oci/files.h"
+#include "cmd/berth-oci/guest_commands.h"
+#include "cmd/berth-oci/guest_record.h"
 #include "cmd/berth-oci/runtime.h"
 #include "cmd/berth-oci/runtime_log.h"
 
@@ -36,16 +38,6 @@ bool IsKnownToHandler(const Config& config, const std::string& id) {
   return crust::IsId(id) && access(crust::MarkPath(config.run_folder, id).c_str(), F_OK) == 0;
 }
 
-// Reports to the handler that the runtime has deleted the sandbox. A failure is only printed,
-// because the handler finishes its work for the sandbox later without this report.
-void ReportSandboxEnd(const Config& config, const std::string& id) {
-  const auto reply =
-      ipc::Call(config.socket,
-                ipc::Message().Set(ipc::kMethod, std::string(crust::kEnd)).Set(crust::kSandbox, id),
-                ipc::DeadlineIn(crust::kEndTime));
-  if (!reply.ok()) WriteText(STDERR_FILENO, "berth-oci: " + reply.failure().text + "\n");
-}
-
 }  // namespace
 
 ipc::Result<Config> ReadConfig(const std::vector<std::string>& paths) {
@@ -61,6 +53,8 @@ ipc::Result<Config> ReadConfig(const std::vector<std::string>& paths) {
     if (const std::string* runtime = settings->FindText("runtime")) config.runtime = *runtime;
     if (const std::string* socket = settings->FindText("socket")) config.socket = *socket;
     if (const std::string* run = settings->FindText("run")) config.run_folder = *run;
+    const std::string* pods = settings->FindText("pods");
+    config.all_pods = pods != nullptr && *pods == "all";
     break;
   }
   return config;
@@ -70,13 +64,25 @@ int RunWrapper(const std::vector<std::string>& argv) {
   const Arguments arguments = ReadArguments(argv);
   const auto config = ReadConfig(ListSettingsPaths());
   if (!config.ok()) return ReportFailure(arguments, config.failure().text);
+  const auto record = ReadGuestRecord(GuestRecordPath(arguments.root, arguments.id));
+  if (record.ok()) {
+    const auto code = RunGuestCommand(*config, arguments, *record);
+    return code.ok() ? *code : ReportFailure(arguments, code.failure().text);
+  }
+  if (record.failure().problem != ipc::Problem::kNobody) {
+    return ReportFailure(arguments, record.failure().text);
+  }
+  if (arguments.command == "create" || arguments.command == "run") {
+    auto prepared = PrepareContainer(*config, arguments);
+    if (!prepared.ok()) return ReportFailure(arguments, prepared.failure().text);
+    if (prepared->guest.valid()) {
+      const ipc::Failure done = FinishGuestCreate(*config, arguments, std::move(*prepared));
+      return done.ok() ? 0 : ReportFailure(arguments, done.text);
+    }
+  }
   const auto runtime = FindRuntime(config->runtime);
   if (!runtime.ok()) return ReportFailure(arguments, runtime.failure().text);
-  if (arguments.command == "create" || arguments.command == "run") {
-    if (const ipc::Failure ready = PrepareContainer(*config, arguments); !ready.ok()) {
-      return ReportFailure(arguments, ready.text);
-    }
-  } else if (arguments.command == "delete" && IsKnownToHandler(*config, arguments.id)) {
+  if (arguments.command == "delete" && IsKnownToHandler(*config, arguments.id)) {
     const auto code = RunRuntime(*runtime, argv);
     if (!code.ok()) return ReportFailure(arguments, code.failure().text);
     if (*code == 0) ReportSandboxEnd(*config, arguments.id);

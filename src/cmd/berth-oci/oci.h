@@ -7,6 +7,9 @@
 //                  private mount in a mount namespace of its own, whose other mounts stay as they
 //                  are and still take part in propagation; writes a new config.json
 //   delete, of a sandbox that the handler knows: reports the end to the handler afterwards
+//   create, of a sandbox that is a virtual machine, and of its containers
+//       leaves a stand-in (stand_in.h) for the process in the guest, and runs no runtime; so do the
+//       other calls about such a container (guest_commands.h)
 //   create, of a pod without a plan; other calls
 //       are left to the runtime. A pod's container is refused if even the folder of plans is
 //       missing
@@ -16,8 +19,8 @@
 // no mounts, because they end with the process. Nothing is ever mounted on the host.
 //
 // The file <this program>.json, or else /etc/berth/oci.json, names the runtime and the handler,
-// with the members runtime, socket and run. The defaults are "runc" and those of
-// base/ipc/crust_call.h.
+// with the members runtime, socket, run, and pods: "all" if the handler is asked about pods without
+// a plan, too. The defaults are "runc" and those of base/ipc/crust_call.h.
 #pragma once
 
 #include <string>
@@ -31,6 +34,9 @@ struct Config {
   std::string runtime = "runc";
   std::string socket;
   std::string run_folder;
+  // Whether the handler is asked about all pods, and not only about those with a plan. Sandboxes
+  // that are virtual machines need it.
+  bool all_pods = false;
 };
 
 // Reads the first file of `paths` that exists. Without any, all members have their defaults.

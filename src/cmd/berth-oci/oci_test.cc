@@ -38,6 +38,19 @@ TEST(ArgumentsTest, AreReadAsTheShimGivesThem) {
   const Arguments run = ReadArguments({"berth-oci", "run", "-b", "/b", "--no-pivot", "x"});
   EXPECT_EQ(run.bundle, "/b");
   EXPECT_EQ(run.id, "x");
+  const Arguments kill = ReadArguments({"berth-oci", "--root", "/r", "kill", "--all", "x", "9"});
+  EXPECT_EQ(kill.root, "/r");
+  EXPECT_TRUE(kill.all);
+  EXPECT_THAT(kill.words, testing::ElementsAre("x", "9"));
+  const Arguments exec = ReadArguments({"berth-oci", "exec", "--process", "/p", "--console-socket",
+                                        "/s", "--detach", "--pid-file", "/f", "x"});
+  EXPECT_EQ(exec.process, "/p");
+  EXPECT_EQ(exec.console_socket, "/s");
+  EXPECT_EQ(exec.pid_file, "/f");
+  EXPECT_TRUE(exec.detach);
+  EXPECT_EQ(exec.id, "x");
+  EXPECT_EQ(ReadArguments({"berth-oci", "ps", "--format", "json", "x"}).id, "x");
+  EXPECT_EQ(ReadArguments({"berth-oci", "update", "--resources=-", "x"}).resources, "-");
   // A folder by that name is no command.
   EXPECT_EQ(ReadArguments({"berth-oci", "--root", "create", "list"}).command, "list");
   EXPECT_EQ(ReadArguments({"berth-oci", "--version"}).command, "");
@@ -114,7 +127,8 @@ class PlansTest : public SettingsTest {
   }
   base::ipc::Failure Prepare(std::string_view annotations) const {
     std::ofstream(folder_ + "/bundle/config.json") << "{\"annotations\":{" << annotations << "}}";
-    return PrepareContainer(config_, {.command = "create", .bundle = folder_ + "/bundle"});
+    return PrepareContainer(config_, {.command = "create", .bundle = folder_ + "/bundle"})
+        .failure();
   }
   const Config config_;
   static constexpr std::string_view kPod =
