@@ -1,14 +1,18 @@
 #include "guest/containers/container_service.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <charconv>
+#include <set>
+#include <vector>
 
 #include "base/files/whole_file.h"
 #include "base/ipc/container_call.h"
@@ -26,6 +30,7 @@ using ipc::Result;
 
 namespace {
 
+constexpr size_t kLargestList = 1024 * 1024;
 constexpr size_t kMostContainers = 1024;
 constexpr size_t kMostProcesses = 1024;  // of a container
 
@@ -93,7 +98,42 @@ Result<Pipe> MakePipe(bool own_reads) {
   return pipe;
 }
 
+// The children of all threads of this process.
+std::vector<pid_t> ListChildren() {
+  std::vector<pid_t> children;
+  DIR* tasks = opendir("/proc/self/task");
+  if (tasks == nullptr) return children;
+  while (const dirent* entry = readdir(tasks)) {
+    std::string text;
+    const std::string file = std::string("/proc/self/task/") + entry->d_name + "/children";
+    if (base::ReadWholeFile(file, kLargestList, text) != 0) continue;
+    for (const char *at = text.data(), *end = at + text.size(); at < end;) {
+      pid_t pid = 0;
+      const auto read = std::from_chars(at, end, pid);
+      if (read.ec == std::errc()) children.push_back(pid);
+      at = read.ptr + 1;
+    }
+  }
+  closedir(tasks);
+  return children;
+}
+
 }  // namespace
+
+class ContainerService::Busy {
+ public:
+  explicit Busy(ContainerService& service) : service_(service) {
+    const std::lock_guard lock(service_.mutex_);
+    ++service_.busy_;
+  }
+  ~Busy() {
+    const std::lock_guard lock(service_.mutex_);
+    --service_.busy_;
+  }
+
+ private:
+  ContainerService& service_;
+};
 
 struct ContainerService::Container {
   std::string id;
@@ -148,18 +188,21 @@ void ContainerService::Remove(const std::string& id) {
   containers_.erase(id);
 }
 
-bool ContainerService::IsOwnProcess(pid_t pid) const {
+void ContainerService::ReapOrphans() {
   const std::lock_guard lock(mutex_);
+  if (busy_ > 0) return;
+  std::set<pid_t> own;
   for (const auto& [id, container] : containers_) {
-    if (container->init && container->init->pid() == pid) return true;
-    for (const auto& [name, process] : container->processes) {
-      if (process->pid() == pid) return true;
-    }
+    if (container->init) own.insert(container->init->pid());
+    for (const auto& [name, process] : container->processes) own.insert(process->pid());
   }
-  return false;
+  for (const pid_t child : ListChildren()) {
+    if (!own.contains(child)) waitpid(child, nullptr, WNOHANG);
+  }
 }
 
 Result<Message> ContainerService::Handle(const Message& request) {
+  const Busy busy(*this);
   const std::string method = TextOf(request, ipc::kMethod);
   const std::string id = TextOf(request, call::kContainer);
   if (!ipc::crust::IsId(id)) {
@@ -323,6 +366,7 @@ ContainerService::Reply ContainerService::Exec(Container& container, const Messa
 }
 
 Failure ContainerService::SignalAll(const std::string& id, int signal) {
+  const Busy busy(*this);
   // Its own log, because it may run beside another call.
   return runc_.Run({"kill", "--all", id, std::to_string(signal)}, BundleOf(id) + "/log-kill", {},
                    ipc::DeadlineIn(call::kRuncTime));

@@ -3,8 +3,8 @@
 //
 // Transport-free: who has the line to the host hands each request to Handle(). This process becomes
 // the reaper of orphans (PR_SET_CHILD_SUBREAPER), because runc leaves the containers' processes
-// behind; whoever else waits for children here must not wait for those (IsOwnProcess). It ignores
-// SIGPIPE. Thread-safe; calls about one container exclude each other.
+// behind, and nobody else may wait for children here. It ignores SIGPIPE. Thread-safe; calls about
+// one container exclude each other.
 #pragma once
 
 #include <sys/types.h>
@@ -44,8 +44,9 @@ class ContainerService {
   // Answers a request. kRefused: the failure has a text and a code for the caller.
   base::ipc::Result<base::ipc::Message> Handle(const base::ipc::Message& request);
 
-  // Whether the child is a process of a container that this service waits for.
-  bool IsOwnProcess(pid_t pid) const;
+  // Waits for the ends of processes that a container has left to this process, because it shares
+  // the PID namespace. Call it now and then.
+  void ReapOrphans();
 
  private:
   struct Container;
@@ -65,6 +66,8 @@ class ContainerService {
   base::ipc::Result<std::shared_ptr<GuestProcess>> RunProcess(const Launch& launch);
   base::ipc::Failure SignalAll(const std::string& id, int signal);
   Shared Find(const std::string& id) const;
+  // Counts a call, during which a child may be unknown that is no orphan.
+  class Busy;
   void Remove(const std::string& id);
   std::string BundleOf(const std::string& id) const { return options_.folder + "/" + id; }
 
@@ -72,6 +75,7 @@ class ContainerService {
   const Runc runc_;
   mutable std::mutex mutex_;
   std::map<std::string, Shared> containers_;
+  int busy_ = 0;
 };
 
 }  // namespace berth::guest

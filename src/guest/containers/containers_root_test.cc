@@ -13,8 +13,10 @@
 #include <fstream>
 #include <set>
 
+#include "base/files/whole_file.h"
 #include "base/ipc/container_call.h"
 #include "base/json.h"
+#include "guest/containers/container_server.h"
 #include "guest/containers/container_service.h"
 #include "guest/containers/fake_stand_in.h"
 
@@ -318,6 +320,87 @@ TEST_F(ContainersTest, ArePausedMeasuredAndLimited) {
   EXPECT_THAT(*stats->FindText(call::kText), HasSubstr("67108864"));
   EXPECT_EQ(Handle("container.none").failure().code, "UNIMPLEMENTED");
   EXPECT_EQ(Handle(call::kState, {}, "../c").failure().code, "INVALID_ARGUMENT");
+}
+
+TEST_F(ContainersTest, LeaveNoZombiesWhereTheyShareThePidNamespace) {
+  Json config = Config({"/bin/sh", "-c", "/bin/sh -c 'sleep 0.05 & echo $!'; cat"});
+  config["linux"]["namespaces"].erase(0);
+  auto stand_in = Start(config);
+  stand_in->WaitForOutput("\n");
+  const pid_t orphan = std::stoi(stand_in->output());
+  WaitUntil([&] {
+    service_->ReapOrphans();
+    return kill(orphan, 0) != 0;
+  });
+  EXPECT_EQ(Status(), "running");
+  stand_in->CloseInput();
+  stand_in->WaitForExit();
+  service_->ReapOrphans();
+  EXPECT_EQ(stand_in->code(), 0) << "its own end is not an orphan's";
+}
+
+TEST_F(ContainersTest, AreServedToProcessOne) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  std::jthread server([this, &ends] { ServeContainers(base::UniqueFd(ends[1]), *service_); });
+  ContainerClient client{base::UniqueFd(ends[0])};
+  std::vector<Message> replies;
+  const auto ask = [&](std::string_view method, const std::string& id, Message request = {}) {
+    request.Set(ipc::kMethod, std::string(method)).Set(call::kContainer, id);
+    client.Send(std::move(request), [&](Message reply) { replies.push_back(std::move(reply)); });
+  };
+  const auto wait = [&](size_t count) {
+    while (replies.size() < count) {
+      pollfd polled = {.fd = client.fd(), .events = client.Events(), .revents = 0};
+      ASSERT_EQ(poll(&polled, 1, 60'000), 1);
+      ASSERT_TRUE(client.Move());
+    }
+  };
+  FakeStandIn stand_in(AddPort("p"), "c", false);
+  ask(call::kCreate, "c",
+      Message()
+          .Set(call::kConfig, Config({"/bin/sh", "-c", "exit 3"}).dump())
+          .Set(call::kPort, std::string("p")));
+  wait(1);
+  EXPECT_GT(*replies[0].FindNumber(call::kPid), 0);
+  EXPECT_FALSE(replies[0].FindNumber(kCallId));
+  ask(call::kStart, "c");
+  ask(call::kState, "none");
+  wait(3);
+  const Message& refused = replies[1].FindText(ipc::kError) != nullptr ? replies[1] : replies[2];
+  EXPECT_EQ(*refused.FindText(ipc::kErrorCode), "NOT_FOUND");
+  stand_in.WaitForExit();
+  EXPECT_EQ(stand_in.code(), 3);
+
+  client.Send(Message().Set(ipc::kMethod, std::string("x")), [&](Message reply) {
+    EXPECT_EQ(*reply.FindText(ipc::kErrorCode), "INVALID_ARGUMENT");
+    replies.push_back(std::move(reply));
+  });
+  wait(4);
+  shutdown(client.fd(), SHUT_RDWR);
+  ask(call::kState, "c");
+  EXPECT_FALSE(client.Move());
+  EXPECT_EQ(*replies.back().FindText(ipc::kErrorCode), "UNAVAILABLE");
+}
+
+TEST_F(ContainersTest, FindTheirPortsByName) {
+  const std::string classes = folder_ + "/class", devices = folder_ + "/dev";
+  std::filesystem::create_directories(classes + "/vport0p1");
+  std::filesystem::create_directories(classes + "/vport0p2");
+  std::filesystem::create_directories(devices);
+  std::ofstream(classes + "/vport0p1/name") << "one\n";
+  std::ofstream(classes + "/vport0p2/name") << "two\n";
+  std::ofstream(devices + "/vport0p2") << "content";
+  const auto port = OpenVirtioPort(classes, devices, "two", ipc::DeadlineIn(kTestTime));
+  ASSERT_TRUE(port.ok()) << port.failure().text;
+  std::string content;
+  EXPECT_EQ(base::ReadAll(port->get(), 100, content), 0);
+  EXPECT_EQ(content, "content");
+  const auto none = OpenVirtioPort(classes, devices, "three", ipc::DeadlineIn({}));
+  EXPECT_THAT(none.failure().text, HasSubstr("no port 'three'"));
+  // Its device comes later than its name.
+  std::jthread udev([&] { std::ofstream(devices + "/vport0p1") << "late"; });
+  EXPECT_TRUE(OpenVirtioPort(classes, devices, "one", ipc::DeadlineIn(kTestTime)).ok());
 }
 
 TEST_F(ContainersTest, WithoutAStandInInTimeAreKilled) {
