@@ -33,6 +33,7 @@ Json ToJson(const PodUse& use) {
                 {"options", use.mount.options},
                 {"onlyOnRootMismatch", use.mount.only_on_root_mismatch},
                 {"selinuxLabel", use.mount.selinux_label}};
+  if (use.mount.selinux_relabel) mount["selinuxRelabel"] = true;
   if (use.mount.fs_group.has_value()) mount["fsGroup"] = *use.mount.fs_group;
   return {{"pod", use.pod.text()},      {"target", use.target.text()},
           {"handler", use.handler},     {"leftByDriver", use.left_by_driver},
@@ -48,7 +49,8 @@ StatusOr<PodUse> ReadUse(const Json& value) {
              .mount = {.source = json::String(value, {"mount", "source"}),
                        .fs_type = json::String(value, {"mount", "type"}),
                        .only_on_root_mismatch = json::Bool(value, {"mount", "onlyOnRootMismatch"}),
-                       .selinux_label = json::String(value, {"mount", "selinuxLabel"})}};
+                       .selinux_label = json::String(value, {"mount", "selinuxLabel"}),
+                       .selinux_relabel = json::Bool(value, {"mount", "selinuxRelabel"})}};
   for (const Json& option : json::Array(value, {"mount", "options"})) {
     if (option.is_string()) use.mount.options.push_back(option.get<std::string>());
   }

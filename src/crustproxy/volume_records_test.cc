@@ -31,7 +31,8 @@ VolumeRecord Example() {
                  .options = {"noatime"},
                  .fs_group = 0,
                  .only_on_root_mismatch = true,
-                 .selinux_label = "u:r:t:s0"}});
+                 .selinux_label = "u:r:t:s0",
+                 .selinux_relabel = true}});
   return record;
 }
 

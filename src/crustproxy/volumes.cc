@@ -6,11 +6,13 @@
 #include "crustproxy/handler_calls.h"
 #include "crustproxy/kubelet_request.h"
 #include "platform/file_systems/device_file_system.h"
+#include "platform/files/selinux.h"
 #include "platform/mounts/placeholder.h"
 #include "rpc/outcome.h"
 #include "volume/csi/csi_volume.h"
 #include "volume/csi/deferred_mount.h"
 #include "volume/csi/release.h"
+#include "volume/csi/selinux.h"
 
 namespace berth::crustproxy {
 namespace {
@@ -54,6 +56,12 @@ StatusOr<DeferredMount> ReadMount(const csi::v1::NodePublishVolumeRequest& reque
                                   const PodVolume& volume, const volume::NodeCapabilities& driver) {
   DeferredMount mount;
   ReadMountFlags(request.volume_capability(), mount);
+  // Without a context the container runtime would relabel the files on the host.
+  if (mount.selinux_label.empty()) {
+    mount.selinux_relabel =
+        platform::KernelHasSelinux() || csi_volume::NamesLabel(volume.pod, volume.spec);
+    mount.selinux_label = csi_volume::FindFileLabel(volume.pod, volume.spec);
+  }
   mount.fs_group = ReadMountGroup(request.volume_capability());
   ASSIGN_OR_RETURN(csi_volume::Volume read, csi_volume::ReadVolume(volume.spec, nullptr));
   read.read_only = request.readonly();
@@ -81,7 +89,8 @@ StatusOr<volume::VolumePlugin::Deferral> CanDefer(const csi::v1::NodePublishVolu
   // Only a driver that leaves the mount can pass its secrets on to the handler.
   return volume::VolumePlugin::Deferral{
       .fs_group = mount.fs_group.has_value(),
-      .selinux_on_mount = !mount.selinux_label.empty(),
+      .selinux_relabel = mount.selinux_relabel,
+      .selinux_on_mount = !mount.selinux_label.empty() && !mount.selinux_relabel,
       .secrets = driver.runtime_assisted_mount && !request.secrets().empty()};
 }
 
@@ -253,7 +262,8 @@ StatusOr<std::optional<DeferredMount>> Volumes::AskDriver(const Publishing& job)
   ASSIGN_OR_RETURN(const DeferredMount asked, ReadMount(job.request, job.volume, job.driver));
   csi_volume::Volume volume;
   volume.runtime_file_systems = job.handler.file_systems;
-  volume.selinux_context = asked.selinux_label;
+  volume.relabel = asked.selinux_relabel;
+  (volume.relabel ? volume.file_label : volume.selinux_context) = asked.selinux_label;
   ASSIGN_OR_RETURN(DeferredMount mount,
                    csi_volume::ReadMountInfo(volume, answer.runtime_mount_info()));
   mount.fs_group = asked.fs_group;

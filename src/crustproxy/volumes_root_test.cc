@@ -330,6 +330,15 @@ TEST_F(VolumesTest, AHandlerThatAppliesNoFsGroupLeavesTheVolumeToTheHost) {
   EXPECT_THAT(driver_->state().StagingPaths(), ElementsAre(Staging()));
 }
 
+TEST_F(VolumesTest, AHandlerThatSetsNoLabelsLeavesTheVolumeToTheHost) {
+  AddPod(kPod, "sandboxed", {{"seLinuxOptions", {{"level", "s0:c1"}}}});
+  handler_->Lose(Capability::SELINUX_RELABEL);
+  ASSERT_OK(Stage());
+  ASSERT_OK(Publish());
+  EXPECT_THAT(Told(), ElementsAre(HasSubstr("SELinux label")));
+  EXPECT_THAT(driver_->state().StagingPaths(), ElementsAre(Staging()));
+}
+
 TEST_F(VolumesTest, AVolumeOfPodsWithoutAHandlerIsTheDriversAlone) {
   for (const std::string runtime_class : {"", "plain"}) {
     AddPod(kPod, runtime_class);
@@ -392,6 +401,7 @@ TEST_F(VolumesTest, ADriverThatKnowsHandlersLeavesTheMount) {
   driver.deferred.emplace();
   driver.deferred->set_source(disk_->device());
   driver.deferred->set_type("xfs");
+  AddPod(kPod, "sandboxed", {{"fsGroup", 3000}, {"seLinuxOptions", {{"level", "s0:c1"}}}});
   ASSERT_OK(Stage());
   EXPECT_THAT(driver_->state().StagingPaths(), ElementsAre(Staging()));
   ASSERT_OK(Publish());
@@ -399,6 +409,8 @@ TEST_F(VolumesTest, ADriverThatKnowsHandlersLeavesTheMount) {
   EXPECT_EQ(AskedOfHandler().host_volume_id(), disk_->device());
   EXPECT_EQ(AskedOfHandler().file_system(), "xfs");
   EXPECT_EQ(AskedOfHandler().fsgroup_gid(), 3000);
+  EXPECT_EQ(AskedOfHandler().selinux_label(), "system_u:object_r:container_file_t:s0:c1");
+  EXPECT_TRUE(AskedOfHandler().selinux_relabel());
   ASSERT_OK(Unpublish());
   ASSERT_OK(Unstage());
   ExpectNothingIsLeft();

@@ -87,6 +87,8 @@ struct DeferredMount {
   bool only_on_root_mismatch = false;
   // For all files; empty: they keep their own, or the container runtime chooses.
   std::string selinux_label = {};
+  // The label is set on each file, and not as a mount option.
+  bool selinux_relabel = false;
   bool operator==(const DeferredMount&) const = default;
 };
 

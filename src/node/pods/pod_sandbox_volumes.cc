@@ -80,7 +80,7 @@ Status PodSandboxVolumes::PublishVolumes(const api::Pod& pod,
         published, fmt::format("volume '{}': mount it in the pod's sandbox", volume.name));
     if (published.code() != StatusCode::kCancelled) {
       events_.Record(pod.reference(), at_work ? EventType::kNormal : EventType::kWarning,
-                     at_work && volume.mount.fs_group.has_value()
+                     at_work && (volume.mount.fs_group.has_value() || volume.mount.selinux_relabel)
                          ? "VolumePermissionChangeInProgress"
                          : "FailedMount",
                      base::ToString(why));

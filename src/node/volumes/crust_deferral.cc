@@ -55,6 +55,7 @@ crust_api::RuntimePublishVolumeRequest MakePublishRequest(const volume::Deferred
     request.set_fsgroup_policy(mount.only_on_root_mismatch ? "OnRootMismatch" : "Always");
   }
   request.set_selinux_label(mount.selinux_label);
+  request.set_selinux_relabel(mount.selinux_relabel);
   return request;
 }
 

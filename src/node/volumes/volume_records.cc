@@ -112,6 +112,7 @@ Json Encode(const volume::DeferredMount& mount) {
                {"options", mount.options},
                {"onlyOnRootMismatch", mount.only_on_root_mismatch},
                {"selinuxLabel", mount.selinux_label}};
+  if (mount.selinux_relabel) json["selinuxRelabel"] = true;
   if (mount.fs_group.has_value()) json["fsGroup"] = *mount.fs_group;
   return json;
 }
@@ -121,7 +122,8 @@ volume::DeferredMount DecodeDeferredMount(const Json& json) {
       .source = base::json::String(json, {"source"}),
       .fs_type = base::json::String(json, {"fsType"}),
       .only_on_root_mismatch = base::json::Bool(json, {"onlyOnRootMismatch"}),
-      .selinux_label = base::json::String(json, {"selinuxLabel"})};
+      .selinux_label = base::json::String(json, {"selinuxLabel"}),
+      .selinux_relabel = base::json::Bool(json, {"selinuxRelabel"})};
   for (const Json& option : base::json::Array(json, {"options"})) {
     if (option.is_string()) mount.options.push_back(option.get<std::string>());
   }

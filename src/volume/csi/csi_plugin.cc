@@ -125,10 +125,13 @@ StatusOr<Volume> CsiPlugin::ReadVolumeFor(const api::Pod& pod, const VolumeSpec&
   volume.runtime_file_systems = spec.runtime_file_systems;
   if (volume.block) return volume;
   volume.file_label = csi_volume::FindFileLabel(pod, spec);
+  // Even if this host has no SELinux, the sandbox may have it.
+  volume.relabel = host_.selinux() || csi_volume::NamesLabel(pod, spec);
   if (!host_.selinux()) return volume;
   ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
   if (!driver.Bool({"spec", "seLinuxMount"})) return volume;
   ASSIGN_OR_RETURN(volume.selinux_context, csi_volume::FindMountContext(pod, spec));
+  volume.relabel = volume.selinux_context.empty();
   return volume;
 }
 
@@ -165,12 +168,9 @@ StatusOr<VolumePlugin::Deferral> CsiPlugin::CanDefer(const api::Pod& pod, const 
                                            volume.driver)};
   }
   ASSIGN_OR_RETURN(const api::CsiDriver driver, csi_volume::ReadDriverObject(host_, volume.driver));
-  const bool on_mount = !volume.selinux_context.empty();
-  // Even if this host has no SELinux, the sandbox may have it.
-  const bool relabel = !on_mount && (host_.selinux() || csi_volume::NamesLabel(pod, spec));
   return Deferral{.fs_group = NodeAppliesFsGroup(volume, capabilities, driver, pod),
-                  .selinux_relabel = relabel,
-                  .selinux_on_mount = on_mount,
+                  .selinux_relabel = volume.relabel,
+                  .selinux_on_mount = !volume.selinux_context.empty(),
                   .secrets = !volume.publish_secret.empty() || csi_volume::HasSecretTokens(driver)};
 }
 

@@ -28,7 +28,9 @@ struct Volume {
   std::vector<std::string> mount_options;
   std::vector<std::string> access_modes;
   std::string selinux_context;  // all files show it (selinux.h); empty: each shows its own
-  // The label for each file if a runtime handler must label them; empty: the handler knows it.
+  // If a runtime handler mounts the volume, it must give each file a label: this one; empty: the
+  // one that the container runtime chose, which the handler finds.
+  bool relabel = false;
   std::string file_label;
   // The file systems that the runtime handler of the pod's sandbox can mount: the driver may leave
   // the mount of such a file system to the handler.

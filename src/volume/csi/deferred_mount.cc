@@ -68,6 +68,7 @@ StatusOr<DeferredMount> ReadMountInfo(const Volume& volume,
   }
   std::ranges::sort(out.options);
   out.selinux_label = volume.selinux_context.empty() ? volume.file_label : volume.selinux_context;
+  out.selinux_relabel = volume.relabel;
   return out;
 }
 

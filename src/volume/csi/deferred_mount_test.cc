@@ -42,6 +42,7 @@ TEST(ReadMountInfo, TheLabelIsNotAnOption) {
   ASSERT_TRUE(mount.ok()) << mount.status();
   EXPECT_THAT(mount->options, ElementsAre());
   EXPECT_EQ(mount->selinux_label, volume.selinux_context);
+  EXPECT_FALSE(mount->selinux_relabel);
 }
 
 TEST(ReadMountInfo, ADriverThatDefersWhatNobodyOffered) {

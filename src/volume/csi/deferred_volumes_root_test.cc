@@ -235,6 +235,7 @@ TEST_F(DeferredVolumesTest, TheHandlerIsToldTheLabelEitherWay) {
     const auto published = Publish(PodThatAsksFor({{"level", "s0:c1"}}));
     ASSERT_OK(published);
     EXPECT_EQ(published->deferred->selinux_label, label);
+    EXPECT_EQ(published->deferred->selinux_relabel, !on_mount);
     ASSERT_OK(plugin_->TearDown(PodRecordOf(spec_)));
     ASSERT_OK(plugin_->UnmountDevice(DeviceRecordOf(spec_)));
   }
