@@ -1,8 +1,22 @@
 #include "base/key_locks.h"
 
+#include <array>
+#include <ctime>
+
 #include "base/log.h"
 
 namespace berth::base {
+namespace {
+
+std::string FormatTime(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm utc = {};
+  gmtime_r(&seconds, &utc);
+  std::array<char, 32> text{};
+  return std::string(text.data(), strftime(text.data(), text.size(), "%FT%TZ", &utc));
+}
+
+}  // namespace
 
 KeyLocks::Hold& KeyLocks::Hold::operator=(Hold&& other) noexcept {
   if (this != &other) {
@@ -20,13 +34,19 @@ void KeyLocks::Hold::Release() {
 KeyLocks::KeyLocks(std::string_view subject)
     : subject_(subject.empty() ? "" : fmt::format("{} ", subject)) {}
 
-StatusOr<KeyLocks::Hold> KeyLocks::Lock(const std::string& key, bool shared) {
+StatusOr<KeyLocks::Hold> KeyLocks::Lock(const std::string& key, std::string_view call,
+                                        bool shared) {
   MutexLock lock(mutex_);
-  int& holders = held_[key];
-  if (holders != 0 && (!shared || holders < 0)) {
-    return Error(StatusCode::kAborted, "another call for {}{} is under way", subject_, Quote(key));
+  Held& held = held_[key];
+  if (held.holders != 0 && (!shared || held.holders < 0)) {
+    const std::string what =
+        held.call.empty() ? "" : fmt::format(": {} since {}", held.call, FormatTime(held.since));
+    return Error(StatusCode::kAborted, "another call for {}{} is under way{}", subject_, Quote(key),
+                 what);
   }
-  holders = shared ? holders + 1 : -1;
+  held = {.holders = shared ? held.holders + 1 : -1,
+          .call = std::string(call),
+          .since = std::chrono::system_clock::now()};
   return Hold(this, key);
 }
 
@@ -39,14 +59,14 @@ StatusOr<KeyLocks::Hold> KeyLocks::WaitExclusive(const std::string& key,
                    subject_, Quote(key));
     }
   }
-  held_[key] = -1;
+  held_[key].holders = -1;
   return Hold(this, key);
 }
 
 KeyLocks::Hold KeyLocks::WaitExclusive(const std::string& key) {
   MutexLock lock(mutex_);
   while (held_.contains(key)) released_.Wait(mutex_);
-  held_[key] = -1;
+  held_[key].holders = -1;
   return Hold(this, key);
 }
 
@@ -54,8 +74,9 @@ void KeyLocks::Release(const std::string& key) {
   MutexLock lock(mutex_);
   const auto it = held_.find(key);
   if (it == held_.end()) return;
-  it->second = it->second < 0 ? 0 : it->second - 1;
-  if (it->second != 0) return;
+  int& holders = it->second.holders;
+  holders = holders < 0 ? 0 : holders - 1;
+  if (holders != 0) return;
   held_.erase(it);
   released_.NotifyAll();
 }

@@ -21,6 +21,18 @@ TEST(KeyLocksTest, TheSecondCallIsAborted) {
   EXPECT_TRUE(locks.LockExclusive("a").ok());
 }
 
+TEST(KeyLocksTest, TheErrorSaysWhatTheOtherCallDoes) {
+  KeyLocks locks("volume");
+  const auto first = locks.LockExclusive("a", "NodePublishVolume");
+  ASSERT_TRUE(first.ok());
+  const std::string error(Message(locks.LockExclusive("a", "NodeExpandVolume").status()));
+  EXPECT_TRUE(
+      error.starts_with("another call for volume 'a' is under way: NodePublishVolume since "
+                        "20"))
+      << error;
+  EXPECT_TRUE(error.ends_with("Z")) << error;
+}
+
 TEST(KeyLocksTest, SharedHoldsKeepAnExclusiveOneOut) {
   KeyLocks locks;
   auto first = locks.LockShared("a");
