@@ -242,13 +242,17 @@ class HandlerFixture : public testing::Test {
     std::ofstream(Bundle(id) + "/config.json") << config;
   }
 
-  Outcome Create(const std::string& id, bool sandbox, const std::vector<TestMount>& mounts) {
+  // Creates a container and does not start it: its first process waits in its mount namespace.
+  Outcome CreateOnly(const std::string& id, bool sandbox, const std::vector<TestMount>& mounts) {
     MakeBundle(id, sandbox, mounts);
     Outcome created =
         Oci({"create", "--bundle", Bundle(id), "--pid-file", Bundle(id) + "/pid", id});
-    if (created.exit_code != 0) return created;
-    containers_.push_back(id);
-    return Oci({"start", id});
+    if (created.exit_code == 0) containers_.push_back(id);
+    return created;
+  }
+  Outcome Create(const std::string& id, bool sandbox, const std::vector<TestMount>& mounts) {
+    Outcome created = CreateOnly(id, sandbox, mounts);
+    return created.exit_code == 0 ? Oci({"start", id}) : created;
   }
   void BeginSandbox() {
     const Outcome begun = Create(sandbox_, true, {});

@@ -5,6 +5,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <map>
@@ -40,6 +41,7 @@ using base::StatusOr;
 using base::UniqueFd;
 
 constexpr std::chrono::seconds kProgressInterval(5);
+constexpr std::chrono::milliseconds kShortestUnmount(500);
 // Nobody waits for a child that was given up, so it is polled.
 constexpr std::chrono::milliseconds kEndPollInterval(20);
 
@@ -83,10 +85,14 @@ class NamespaceSandbox final : public Sandbox {
     const std::string name(plan.name());
     Probes& probes = probes_[name];
     const base::WallTime began = base::SystemClock().Now();
-    // An unmount that was given up is waited for, because another one would hang beside it.
-    WaitForEnd(probes.unmount, limits_.unmount);
+    // An unmount that was given up is waited for, because another one would hang beside it. Both
+    // have the limit together, because the caller waits for both.
+    const auto deadline = std::chrono::steady_clock::now() + limits_.unmount;
+    WaitForEnd(probes.unmount, deadline);
     const Status gone = RunUnlessPending(probes.unmount, [&](std::shared_ptr<void> alive) {
-      return holder_.RemoveMount(name, limits_.unmount, alive);
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          deadline - std::chrono::steady_clock::now());
+      return holder_.RemoveMount(name, std::max(left, kShortestUnmount), alive);
     });
     if (gone.code() == StatusCode::kDeadlineExceeded) {
       if (!probes.unmounting_since) probes.unmounting_since = began;
@@ -203,8 +209,8 @@ class NamespaceSandbox final : public Sandbox {
     return probe(alive);
   }
 
-  static void WaitForEnd(const std::weak_ptr<void>& probe, std::chrono::milliseconds limit) {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
+  static void WaitForEnd(const std::weak_ptr<void>& probe,
+                         std::chrono::steady_clock::time_point deadline) {
     while (!HasEnded(probe) && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(kEndPollInterval);
     }

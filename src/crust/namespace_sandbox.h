@@ -27,9 +27,11 @@ struct StallLimits {
   // A write of a volume's root folder, or a read of a device that is only read. Seconds are normal
   // under load.
   std::chrono::milliseconds write{30'000};
-  // An unmount, which first writes what is only in memory. It is shorter than the time that the
-  // node agent waits, so that the agent learns why.
-  std::chrono::milliseconds unmount{50'000};
+  // An unmount, which first writes what is only in memory. A call waits for this long, for the
+  // pod's and the sandbox's other calls before (HandlerOptions::patience), and for a busy device
+  // after it (free_within), and the sum is shorter than the minute that the node agent waits, so
+  // that the agent learns why. The unmount goes on, and a repeated call waits for its end.
+  std::chrono::milliseconds unmount{25'000};
 };
 
 // Removes what an earlier process left in the first two folders when it died. Borrows `mounter` and

@@ -1,6 +1,8 @@
 // Volumes that are published for a pod before it has a sandbox, as under an unmodified kubelet.
 #include <sys/mount.h>
 
+#include <thread>
+
 #include "base/assert_ok.h"
 #include "crust/handler_fixture.h"
 
@@ -200,6 +202,41 @@ TEST_F(PodVolumesTest, ASandboxWhoseVolumeCannotBeMountedDoesNotBegin) {
   EXPECT_FALSE(IsFree(device));
   ASSERT_OK(UnpublishForPod("good", device.path));
   EXPECT_TRUE(IsFree(device));
+}
+
+// As if the kubelet was killed after the runtime had created the container.
+TEST_F(PodVolumesTest, AContainerThatWasNeverStartedIsNamedAsTheOneThatHoldsTheVolume) {
+  options_.free_within = std::chrono::milliseconds(100);
+  Restart();
+  const auto device = MakeDevice("ext4", 64 * kMiB);
+  ASSERT_OK(Publish(PodRequest("pv", device, "ext4")));
+  BeginSandbox();
+  // As containerd names containers.
+  const std::string id = base::Sha256Hex(Id("one"));
+  ASSERT_EQ(CreateOnly(id, false, {{Target("pv"), "/data"}}).exit_code, 0);
+  const std::string pid = *platform::ReadFile(Bundle(id) + "/pid");
+
+  for (int i = 0; i < 2; ++i) {
+    const base::Status busy = UnpublishForPod("pv", device.path);
+    EXPECT_EQ(busy.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(base::Message(busy), HasSubstr("is still in use"));
+    EXPECT_THAT(base::Message(busy), HasSubstr("process " + pid + " 'runc"));
+    EXPECT_THAT(base::Message(busy), HasSubstr("container " + id));
+  }
+  // The sandbox ends before the container does, as StopPodSandbox of containerd leaves it.
+  Delete(sandbox_);
+  EXPECT_EQ(UnpublishForPod("pv", device.path).code(), StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(IsFree(device));
+  Delete(id);
+  ASSERT_OK(UnpublishForPod("pv", device.path));
+  EXPECT_TRUE(IsFree(device));
+  // Nothing keeps the sandbox from its end any more.
+  const auto deadline = std::chrono::steady_clock::now() + kCallTime;
+  while (CountIn("data/sandboxes") != 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ExpectNothingLeft();
+  EXPECT_THAT(MountedAt(Target("pv")), testing::IsEmpty());
 }
 
 TEST_F(PodVolumesTest, WhatAnotherProgramMountedAtTheTargetStays) {

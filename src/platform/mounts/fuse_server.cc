@@ -99,20 +99,6 @@ void ReadConnections(std::string_view proc, pid_t pid, Connections& connections)
   close(fdinfo);
 }
 
-// The container's id: 64 hexadecimal digits between other characters. The last one of the line
-// counts, because a pod's container is below the pod.
-std::string FindContainerId(std::string_view cgroup) {
-  constexpr size_t kDigits = 64;
-  std::string found;
-  for (size_t begin = 0; begin < cgroup.size();) {
-    size_t end = begin;
-    while (end < cgroup.size() && std::isxdigit(static_cast<unsigned char>(cgroup[end]))) ++end;
-    if (end - begin == kDigits) found = cgroup.substr(begin, kDigits);
-    begin = end + 1;
-  }
-  return found;
-}
-
 // Finds "pod" and a UID, with dashes, or with underscores where systemd names the folders.
 std::string FindPodUid(std::string_view cgroup) {
   constexpr size_t kLength = 36;

@@ -60,6 +60,7 @@ std::vector<MountHolder> FindMountHolders(dev_t device) {
       known->second = out.size();
       out.push_back({.pids = {pid},
                      .name = std::move(command),
+                     .container = ReadContainerId(pid),
                      .where = mount.mount_point,
                      .here = own.contains(mount.id)});
       break;
@@ -71,10 +72,11 @@ std::vector<MountHolder> FindMountHolders(dev_t device) {
 std::string DescribeMountHolders(dev_t device) {
   std::string out;
   for (const MountHolder& holder : FindMountHolders(device)) {
-    out += fmt::format("{} mounted at {}{}", out.empty() ? ";" : ",", base::Quote(holder.where),
-                       holder.here ? ""
-                                   : fmt::format(" in the mount namespace of process {} {}",
-                                                 holder.pids.front(), base::Quote(holder.name)));
+    out += fmt::format("{} mounted at {}", out.empty() ? ";" : ",", base::Quote(holder.where));
+    if (holder.here) continue;
+    out += fmt::format(" in the mount namespace of process {} {}", holder.pids.front(),
+                       base::Quote(holder.name));
+    if (!holder.container.empty()) out += " of container " + holder.container;
   }
   return out;
 }

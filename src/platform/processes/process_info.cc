@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <fstream>
@@ -241,6 +242,28 @@ std::vector<ProcessInfo> ReadProcessTree(pid_t root) {
     for (auto child = first; child != last; ++child) pids.push_back(child->second);
   }
   return ReadProcesses(pids);
+}
+
+std::string FindContainerId(std::string_view cgroup) {
+  constexpr size_t kDigits = 64;
+  std::string found;
+  for (size_t begin = 0; begin < cgroup.size();) {
+    size_t end = begin;
+    while (end < cgroup.size() && std::isxdigit(static_cast<unsigned char>(cgroup[end]))) ++end;
+    if (end - begin == kDigits) found = cgroup.substr(begin, kDigits);
+    begin = end + 1;
+  }
+  return found;
+}
+
+std::string ReadContainerId(pid_t pid) {
+  std::string groups;
+  base::ReadWholeFile(fmt::format("/proc/{}/cgroup", pid), kMaxText, groups);
+  std::istringstream lines(groups);
+  for (std::string line; std::getline(lines, line);) {
+    if (std::string id = FindContainerId(line); !id.empty()) return id;
+  }
+  return "";
 }
 
 base::StatusOr<pid_t> FindSocketOwner(const std::string& path) {

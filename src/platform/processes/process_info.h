@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -50,6 +51,13 @@ std::vector<int> ListNumbers(const std::string& folder);
 
 // A process and all its descendants, itself first; empty if it does not exist.
 std::vector<ProcessInfo> ReadProcessTree(pid_t root);
+
+// Finds the id of a container in a line of /proc/PID/cgroup: 64 hexadecimal digits between other
+// characters. The last one of the line counts, because a pod's container is below the pod. "":
+// there is none.
+std::string FindContainerId(std::string_view cgroup);
+// The runtime's id of the container that the process is in, by its cgroups. "": none, or not known.
+std::string ReadContainerId(pid_t pid);
 
 // Connects to a UNIX socket, and returns the process that called listen(2) on it. That process may
 // have passed the socket on since. If its queue of connections is full, it is found by who has the
