@@ -4,6 +4,7 @@
 #include "platform/devices/device_file.h"
 #include "platform/file_systems/device_file_system.h"
 #include "platform/files/durable_file.h"
+#include "platform/mounts/placeholder.h"
 #include "volume/csi/driver_clients.h"
 #include "volume/csi/release.h"
 #include "volume/volume_files.h"
@@ -37,7 +38,12 @@ Status BlockDevices::Stage(const VolumeRecord& record) {
   request.set_staging_target_path(staging.text());
   *request.mutable_volume_capability() = AsBlock(record.stage.volume_capability());
   RETURN_IF_ERROR(platform::MakeFolders(staging.text(), 0750));
-  return driver_.NodeStageVolume(request, kCsiTimeout).status();
+  RETURN_IF_ERROR(driver_.NodeStageVolume(request, kCsiTimeout));
+  ASSIGN_OR_RETURN(const platform::AtTarget there,
+                   platform::LookAtTarget(mounter_, staging.text()));
+  if (there == platform::AtTarget::kNothing) return base::OkStatus();
+  return Error(StatusCode::kUnimplemented,
+               "NodeStageVolume of a block device mounted a file system at {}", staging);
 }
 
 StatusOr<std::string> BlockDevices::Publish(const VolumeRecord& record, const api::PodUid& pod,
@@ -53,7 +59,7 @@ StatusOr<std::string> BlockDevices::Publish(const VolumeRecord& record, const ap
   RETURN_IF_ERROR(driver_.NodePublishVolume(request, kCsiTimeout));
   ASSIGN_OR_RETURN(const auto found, platform::LookAtDevices({target}));
   if (found.front().block) return target;
-  return Error(StatusCode::kFailedPrecondition,
+  return Error(StatusCode::kUnimplemented,
                "NodePublishVolume of a block device succeeded, but there is none at {}",
                base::Quote(target));
 }
@@ -80,7 +86,10 @@ StatusOr<csi::v1::NodeExpandVolumeResponse> BlockDevices::Expand(
 Status BlockDevices::Unpublish(const VolumeRecord& record, const api::PodUid& pod) {
   const platform::TargetPath target = paths_.CsiBlockPublish(record.name, pod);
   RETURN_IF_ERROR(csi_volume::UnpublishByDriver(driver_, RecordOf(record), target));
-  RETURN_IF_ERROR(volume::RemoveFile(target.text()));
+  // A driver that does not know block devices may have made a folder there.
+  if (!volume::RemoveEmptyFolder(target.text()).ok()) {
+    RETURN_IF_ERROR(volume::RemoveFile(target.text()));
+  }
   volume::RemoveFolderIfEmpty(volume::ParentOf(target.text()));
   return base::OkStatus();
 }

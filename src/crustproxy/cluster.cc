@@ -1,9 +1,12 @@
 #include "crustproxy/cluster.h"
 
+#include <algorithm>
 #include <map>
 
+#include "api/kinds/pod_claims.h"
 #include "api/kinds/runtime_mount.h"
 #include "base/log.h"
+#include "node/volumes/crust_decision.h"
 
 namespace berth::crustproxy {
 namespace {
@@ -13,13 +16,11 @@ using base::Json;
 using base::StatusCode;
 using base::StatusOr;
 
-std::string RuntimeClassOf(const api::Pod& pod) { return pod.String({"spec", "runtimeClassName"}); }
-
-// The claim that the pod's volume uses; "": none.
-std::string ClaimOf(const api::Pod& pod, const api::PodVolume& volume) {
-  const std::string type = volume.source_type();
-  if (type == "persistentVolumeClaim") return volume.claim_name();
-  return type == "ephemeral" ? pod.name() + "-" + volume.name() : "";
+// Whether the pod has a CSI volume of its own with that name, without a claim.
+bool HasInlineVolume(const api::Pod& pod, const api::VolumeName& name) {
+  return std::ranges::any_of(pod.volumes(), [&](const api::PodVolume& volume) {
+    return volume.name() == name.text() && volume.source_type() == "csi";
+  });
 }
 
 }  // namespace
@@ -51,8 +52,8 @@ StatusOr<bool> Cluster::HasPodWithHandler(const std::string& volume_handle) {
   ASSIGN_OR_RETURN(const std::vector<api::Pod> pods, ListPods());
   std::map<std::string, bool> has_handler;  // by RuntimeClass
   for (const api::Pod& pod : pods) {
-    const std::string name = RuntimeClassOf(pod);
-    if (name.empty() || pod.terminated()) continue;
+    if (!node::MayDefer(pod) || pod.terminated()) continue;
+    const std::string name = pod.String({"spec", "runtimeClassName"});
     if (!has_handler.contains(name)) {
       const auto found = client_.Get(api::kinds::kRuntimeClass, "", name);
       if (!found.ok() && found.status().code() != StatusCode::kNotFound) {
@@ -63,7 +64,7 @@ StatusOr<bool> Cluster::HasPodWithHandler(const std::string& volume_handle) {
     }
     if (!has_handler[name]) continue;
     for (const api::PodVolume& volume : pod.volumes()) {
-      const std::string claim = ClaimOf(pod, volume);
+      const std::string claim = api::FindClaimName(pod, volume);
       if (claim.empty()) continue;
       ASSIGN_OR_RETURN(const std::string handle, FindHandle(pod.ns(), claim));
       if (handle == volume_handle) return true;
@@ -78,15 +79,19 @@ StatusOr<std::optional<PodVolume>> Cluster::FindPodVolume(const api::PodUid& uid
   ASSIGN_OR_RETURN(std::vector<api::Pod> pods, ListPods());
   for (api::Pod& pod : pods) {
     if (pod.uid() != uid.text()) continue;
-    if (RuntimeClassOf(pod).empty()) return std::optional<PodVolume>();
-    ASSIGN_OR_RETURN(auto pv, kube::Get<api::PersistentVolume>(client_, "", name.text()));
+    if (!node::MayDefer(pod)) return std::optional<PodVolume>();
+    auto read = kube::Get<api::PersistentVolume>(client_, "", name.text());
+    if (read.status().code() == StatusCode::kNotFound && HasInlineVolume(pod, name)) {
+      return std::optional<PodVolume>();
+    }
+    ASSIGN_OR_RETURN(api::PersistentVolume pv, std::move(read));
     if (!pv.has_csi() || pv.csi().volume_handle() != volume_handle) {
       return std::optional<PodVolume>();
     }
     PodVolume found{.pod = std::move(pod), .names = {}, .spec = {}, .driver = {}};
     for (const api::PodVolume& volume : found.pod.volumes()) {
       if (found.pod.ns() != pv.claim_namespace()) break;
-      if (ClaimOf(found.pod, volume) != pv.claim_name()) continue;
+      if (api::FindClaimName(found.pod, volume) != pv.claim_name()) continue;
       found.names.push_back(volume.name());
       found.spec.name = volume.name();
       found.spec.pod_volume = volume;

@@ -11,6 +11,7 @@
 
 #include "api/kind_info.h"
 #include "api/kinds/kinds.h"
+#include "api/kinds/object_ids.h"
 #include "base/status.h"
 #include "kube/client.h"
 #include "volume/volume_plugin.h"
@@ -39,7 +40,9 @@ class Cluster {
   // volume.
   base::StatusOr<bool> HasPodWithHandler(const std::string& volume_handle);
   // The volume `name` (a PersistentVolume) in the pod; nullopt: the pod has no RuntimeClass, or the
-  // volume is not the CSI volume `volume_handle`. UNAVAILABLE: the API does not know the pod.
+  // volume is not the CSI volume `volume_handle`, or it is one of the pod itself
+  // (pod.spec.volumes[].csi): such a volume has no StorageClass that would allow a handler.
+  // UNAVAILABLE: the API does not know the pod.
   base::StatusOr<std::optional<PodVolume>> FindPodVolume(const api::PodUid& pod,
                                                          const api::VolumeName& name,
                                                          const std::string& volume_handle);

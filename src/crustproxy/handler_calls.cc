@@ -15,6 +15,9 @@ using base::StatusOr;
 
 constexpr std::chrono::seconds kAsk(10);
 constexpr std::chrono::seconds kPublish(60);
+// The handler answers within a minute also if the device stays busy (docs/crust.md), and its answer
+// says who holds it. The kubelet waits for two minutes.
+constexpr std::chrono::seconds kUnpublish(90);
 // As long as the kubelet waits for NodeExpandVolume.
 constexpr std::chrono::minutes kGrow(2);
 
@@ -43,7 +46,7 @@ Status UnpublishFromPod(const PodUse& use) {
   request.set_pod_uid(use.pod.text());
   request.set_host_volume_id(use.mount.source);
   request.set_host_target_path(use.target.text());
-  return client->RuntimeUnpublishVolume(request, kPublish).status();
+  return client->RuntimeUnpublishVolume(request, kUnpublish).status();
 }
 
 StatusOr<csi::v1::NodeGetVolumeStatsResponse> AskHandlerForStats(const PodUse& use) {

@@ -24,6 +24,7 @@ constexpr int kVersion = 1;
 
 constexpr std::pair<Staging, std::string_view> kStagings[] = {{Staging::kByKubelet, "byKubelet"},
                                                               {Staging::kDeferred, "deferred"},
+                                                              {Staging::kMounting, "mounting"},
                                                               {Staging::kMount, "mount"},
                                                               {Staging::kBlock, "block"}};
 
@@ -75,6 +76,14 @@ void VolumeRecord::RemovePod(const std::string& target) {
   std::erase_if(pods, [&](const PodUse& use) { return use.target.text() == target; });
 }
 
+bool VolumeRecord::HasHostTarget(const std::string& target) const {
+  return std::ranges::find(host_targets, platform::TargetPath(target)) != host_targets.end();
+}
+
+void VolumeRecord::RemoveHostTarget(const std::string& target) {
+  std::erase(host_targets, platform::TargetPath(target));
+}
+
 std::string Encode(const VolumeRecord& record, std::string_view boot_id) {
   std::string stage;
   // A message of strings and numbers can always be encoded.
@@ -85,13 +94,18 @@ std::string Encode(const VolumeRecord& record, std::string_view boot_id) {
   }
   Json pods = Json::array();
   for (const PodUse& use : record.pods) pods.push_back(ToJson(use));
+  Json host_targets = Json::array();
+  for (const platform::TargetPath& target : record.host_targets) {
+    host_targets.push_back(target.text());
+  }
   return json::Dump({{"version", kVersion},
                      {"bootId", boot_id},
                      {"volumeHandle", record.handle.text()},
                      {"name", record.name.text()},
                      {"staging", staging},
                      {"stage", std::move(stage)},
-                     {"pods", std::move(pods)}});
+                     {"pods", std::move(pods)},
+                     {"hostTargets", std::move(host_targets)}});
 }
 
 StatusOr<VolumeRecord> DecodeVolumeRecord(std::string_view text, std::string_view boot_id) {
@@ -114,6 +128,11 @@ StatusOr<VolumeRecord> DecodeVolumeRecord(std::string_view text, std::string_vie
     ASSIGN_OR_RETURN(PodUse use, ReadUse(each));
     use.published &= this_boot;
     record.pods.push_back(std::move(use));
+  }
+  for (const Json& target : json::Array(value, {"hostTargets"})) {
+    if (this_boot && target.is_string()) {
+      record.host_targets.emplace_back(target.get<std::string>());
+    }
   }
   return record;
 }

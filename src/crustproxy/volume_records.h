@@ -2,16 +2,22 @@
 // pods' runtime handlers have it.
 //
 //   staging   the kubelet stages ─▶ [deferred] ─▶ [block]  as a block device, for a handler
-//                                        │  ▲        │
-//                                        │  └────────┘     its last pod has left, and the next pod
-//                                        ▼                 wants it on the host
-//                                     [mount]              as the kubelet asked, for the host
+//                                      │  ▲ ▲        │
+//                                      │  │ └────────┘     its last pod has left, and the next pod
+//                                      │  │                wants it on the host
+//                                      ▼  │ the driver refuses the first request
+//                                   [mounting]             the driver is asked as the kubelet
+//                                        │                 asked, and has not answered OK
+//                                        ▼
+//                                     [mount]              for the host
 //
 //   a pod     [publishing] ─▶ [published] ─▶ gone
+//   a host's target           from the request to the driver until it is unpublished
 //
 // A record is written durably before the step that it describes. A volume without a record is the
 // driver's and the kubelet's alone. Secrets are never recorded: a volume that is staged with
-// secrets is not deferred. After a reboot nothing is published. Thread-safe for different volumes.
+// secrets is not deferred. After a reboot nothing is published, and no host's target is left.
+// Thread-safe for different volumes.
 #pragma once
 
 #include <map>
@@ -32,6 +38,7 @@ namespace berth::crustproxy {
 enum class Staging {
   kByKubelet,  // the driver has no stages, or leaves mounts to handlers by itself
   kDeferred,   // the kubelet was told that it is staged, but the driver was not asked yet
+  kMounting,   // it may be staged for the host; a repeated request finds out
   kMount,
   kBlock,
 };
@@ -52,10 +59,15 @@ struct VolumeRecord {
   Staging staging = Staging::kByKubelet;
   csi::v1::NodeStageVolumeRequest stage;  // the kubelet's, without secrets
   std::vector<PodUse> pods;
+  // The kubelet's targets at which the driver mounts on the host. They are kept only of a driver
+  // without stages, whose staging does not show that the host has the volume.
+  std::vector<platform::TargetPath> host_targets;
 
   // nullptr: no pod has that target.
   PodUse* FindPod(const std::string& target);
   void RemovePod(const std::string& target);
+  bool HasHostTarget(const std::string& target) const;
+  void RemoveHostTarget(const std::string& target);
 };
 
 std::string Encode(const VolumeRecord& record, std::string_view boot_id);

@@ -33,6 +33,7 @@ VolumeRecord Example() {
                  .only_on_root_mismatch = true,
                  .selinux_label = "u:r:t:s0",
                  .selinux_relabel = true}});
+  record.host_targets.emplace_back("/k/pods/v/volumes/kubernetes.io~csi/pv-1/mount");
   return record;
 }
 
@@ -47,12 +48,14 @@ TEST(VolumeRecordsTest, ARecordIsReadAsItWasWritten) {
   EXPECT_EQ(read->pods[0].mount, Example().pods[0].mount);
   EXPECT_TRUE(read->pods[0].published);
   EXPECT_FALSE(read->pods[0].left_by_driver);
+  EXPECT_EQ(read->host_targets, Example().host_targets);
 }
 
 TEST(VolumeRecordsTest, AfterARebootNothingIsPublished) {
   const auto read = DecodeVolumeRecord(Encode(Example(), "boot-1"), "boot-2");
   ASSERT_OK(read);
   EXPECT_FALSE(read->pods[0].published);
+  EXPECT_THAT(read->host_targets, ::testing::IsEmpty());
 }
 
 TEST(VolumeRecordsTest, RecordsOutliveTheProcess) {

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "crustproxy/handler_calls.h"
-#include "crustproxy/kubelet_request.h"
+#include "crustproxy/host_publishes.h"
 #include "platform/file_systems/device_file_system.h"
 #include "platform/files/selinux.h"
 #include "platform/mounts/placeholder.h"
@@ -27,7 +27,7 @@ using base::StatusOr;
 using volume::DeferredMount;
 using volume::kCsiTimeout;
 
-// The error of a publish that has taken a step (see the header).
+// The error of a publish, if the pod may have the volume (see the header).
 Status AsUncertain(const Status& failure) {
   if (!rpc::IsFinal(failure)) return failure;
   return Error(StatusCode::kUnavailable, "{}", base::ToString(failure));
@@ -42,7 +42,9 @@ bool RefusesBlock(const Status& failure) {
 
 Status CheckNoSandboxHasIt(const VolumeRecord& record) {
   for (const PodUse& use : record.pods) {
-    if (node::AllowsParallelMounts(use.mount.fs_type)) continue;
+    // The driver has staged it as a device, and cannot stage it in another way beside that.
+    const bool as_device = record.staging == Staging::kBlock;
+    if (node::AllowsParallelMounts(use.mount.fs_type) && !as_device) continue;
     return Error(StatusCode::kFailedPrecondition,
                  "the volume's {} is mounted in the sandbox of pod {}, so the host cannot mount it "
                  "for another pod",
@@ -96,7 +98,7 @@ StatusOr<volume::VolumePlugin::Deferral> CanDefer(const csi::v1::NodePublishVolu
 
 // An unpublished volume that is staged as the kubelet wants it needs no record.
 Status WriteOrForget(VolumeRecords& records, const VolumeRecord& record) {
-  if (record.pods.empty() && record.staging == Staging::kByKubelet) {
+  if (record.pods.empty() && record.host_targets.empty() && record.staging == Staging::kByKubelet) {
     return records.Remove(record.handle.text());
   }
   return records.Write(record);
@@ -116,7 +118,7 @@ StatusOr<csi::v1::NodeStageVolumeResponse> Volumes::Stage(
   const auto pass_on = [&] { return parts_.driver.NodeStageVolume(request, kCsiTimeout); };
   // Secrets are not kept, so the driver must get them now.
   if (!request.volume_capability().has_mount() || !request.secrets().empty()) return pass_on();
-  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(request.volume_id(), "NodeStageVolume"));
   std::optional<VolumeRecord> record = parts_.records.Find(request.volume_id());
   if (!record.has_value()) {
     ASSIGN_OR_RETURN(const volume::NodeCapabilities driver, ReadDriverCapabilities());
@@ -127,26 +129,28 @@ StatusOr<csi::v1::NodeStageVolumeResponse> Volumes::Stage(
     record.emplace(VolumeRecord{.handle = api::VolumeHandle(request.volume_id()),
                                 .staging = Staging::kDeferred});
   }
-  if (record->staging == Staging::kMount) return pass_on();
+  if (record->staging == Staging::kByKubelet || record->staging == Staging::kMount) {
+    return pass_on();
+  }
   record->stage = request;
   RETURN_IF_ERROR(parts_.records.Write(*record));
+  if (record->staging == Staging::kMounting) RETURN_IF_ERROR(StageForHost(*record));
   return csi::v1::NodeStageVolumeResponse();
 }
 
 StatusOr<csi::v1::NodeUnstageVolumeResponse> Volumes::Unstage(
     const csi::v1::NodeUnstageVolumeRequest& request) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(request.volume_id(), "NodeUnstageVolume"));
   const std::optional<VolumeRecord> record = parts_.records.Find(request.volume_id());
   if (record.has_value() && !record->pods.empty()) {
     return Error(StatusCode::kFailedPrecondition, "volume {} is still published for pod {}",
                  Quote(request.volume_id()), record->pods.front().pod);
   }
   csi::v1::NodeUnstageVolumeResponse response;
-  if (!record.has_value() || record->staging == Staging::kMount ||
-      record->staging == Staging::kByKubelet) {
-    ASSIGN_OR_RETURN(response, parts_.driver.NodeUnstageVolume(request, kCsiTimeout));
-  } else if (record->staging == Staging::kBlock) {
+  if (record.has_value() && record->staging == Staging::kBlock) {
     RETURN_IF_ERROR(devices_.Unstage(*record));
+  } else if (!record.has_value() || record->staging != Staging::kDeferred) {
+    ASSIGN_OR_RETURN(response, parts_.driver.NodeUnstageVolume(request, kCsiTimeout));
   }
   RETURN_IF_ERROR(parts_.records.Remove(request.volume_id()));
   return response;
@@ -158,7 +162,26 @@ StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::Publish(
   if (!target.has_value() || !request.volume_capability().has_mount()) {
     return parts_.driver.NodePublishVolume(request, kCsiTimeout);
   }
-  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(request.volume_id(), "NodePublishVolume"));
+  auto published = PublishForPod(request, *target);
+  if (rpc::IsFinal(published.status()) && MayBeLeft(request)) {
+    return AsUncertain(published.status());
+  }
+  return published;
+}
+
+bool Volumes::MayBeLeft(const csi::v1::NodePublishVolumeRequest& request) {
+  const std::string& target = request.target_path();
+  std::optional<VolumeRecord> record = parts_.records.Find(request.volume_id());
+  if (record.has_value() && (record->FindPod(target) != nullptr || record->HasHostTarget(target))) {
+    return true;
+  }
+  const auto there = platform::LookAtTarget(parts_.mounter, target);
+  return !there.ok() || *there != platform::AtTarget::kNothing;
+}
+
+StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::PublishForPod(
+    const csi::v1::NodePublishVolumeRequest& request, const PodTarget& target) {
   VolumeRecord record =
       parts_.records.Find(request.volume_id())
           .value_or(VolumeRecord{.handle = api::VolumeHandle(request.volume_id())});
@@ -168,32 +191,84 @@ StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::Publish(
     return csi::v1::NodePublishVolumeResponse();
   }
   // A volume that the host has mounted for the pod stays there, whatever would be decided now.
-  ASSIGN_OR_RETURN(const platform::AtTarget there,
+  ASSIGN_OR_RETURN(platform::AtTarget there,
                    platform::LookAtTarget(parts_.mounter, request.target_path()));
-  if (there == platform::AtTarget::kOther) return PublishOnHost(request, std::move(record));
-  ASSIGN_OR_RETURN(std::optional<PodVolume> volume,
-                   parts_.cluster.FindPodVolume(target->pod, target->volume, request.volume_id()));
-  if (!volume.has_value()) return PublishOnHost(request, std::move(record));
+  if (there == platform::AtTarget::kOther && known != nullptr) {
+    // The driver mounted it, where it was to leave the mount, and that was not recorded.
+    RETURN_IF_ERROR(UndoPublish(record, request.target_path()));
+    there = platform::AtTarget::kNothing;
+  }
+  if (there == platform::AtTarget::kOther || record.HasHostTarget(request.target_path())) {
+    return PublishOnHost(request, std::move(record));
+  }
+  auto volume = parts_.cluster.FindPodVolume(target.pod, target.volume, request.volume_id());
+  if (!volume.ok()) return AsUncertain(volume.status());
+  if (!volume->has_value()) return PublishOnHost(request, std::move(record));
   Publishing job{.request = request,
-                 .pod = target->pod,
-                 .volume = *std::move(volume),
+                 .pod = target.pod,
+                 .volume = **std::move(volume),
                  .driver = {},
                  .record = std::move(record)};
-  RETURN_IF_ERROR(parts_.deferral.CheckAccessModes(job.volume.pod, job.volume.spec));
-  ASSIGN_OR_RETURN(job.driver, ReadDriverCapabilities());
-  ASSIGN_OR_RETURN(job.handler, parts_.deferral.ChooseHandler(
-                                    job.volume.pod, job.volume.names, job.volume.spec, [&] {
-                                      return CanDefer(request, job.record, job.volume, job.driver);
-                                    }));
+  if (const Status decided = DecideWhoMounts(job); !decided.ok()) return AsUncertain(decided);
   if (const PodUse* before = job.record.FindPod(request.target_path()); before != nullptr) {
     // An earlier call may have reached the handler. The pod has no sandbox yet, so nothing is lost
     // if that begins again; and the driver must not find the handler's placeholder at its target.
-    RETURN_IF_ERROR(before->handler == job.handler.socket ? UnpublishFromPod(*before)
-                                                          : UndoPublish(job));
+    RETURN_IF_ERROR(before->handler == job.handler.socket
+                        ? UnpublishFromPod(*before)
+                        : UndoPublish(job.record, request.target_path()));
   }
   if (job.handler.socket.empty()) return PublishOnHost(request, std::move(job.record));
-  if (job.record.name.empty()) job.record.name = target->volume;
+  if (job.record.name.empty()) job.record.name = target.volume;
+  RETURN_IF_ERROR(CheckHostHasItNot(job));
   return PublishInSandbox(job);
+}
+
+Status Volumes::DecideWhoMounts(Publishing& job) {
+  const PodVolume& volume = job.volume;
+  RETURN_IF_ERROR(parts_.deferral.CheckAccessModes(volume.pod, volume.spec));
+  ASSIGN_OR_RETURN(job.driver, ReadDriverCapabilities());
+  ASSIGN_OR_RETURN(job.handler,
+                   parts_.deferral.ChooseHandler(volume.pod, volume.names, volume.spec, [&] {
+                     return CanDefer(job.request, job.record, volume, job.driver);
+                   }));
+  return OkStatus();
+}
+
+Status Volumes::ReportChoice(const Publishing& job, const DeferredMount* mount) {
+  const PodVolume& volume = job.volume;
+  return parts_.deferral.ReportChoice(volume.pod, volume.names, volume.spec, job.handler, mount);
+}
+
+Status Volumes::CheckHostHasItNot(const Publishing& job) {
+  // Such a driver keeps to it by itself (docs/crust.md).
+  if (job.driver.runtime_assisted_mount) return OkStatus();
+  ASSIGN_OR_RETURN(const auto other,
+                   FindHostPublish(parts_.mounter, parts_.paths, job.record, job.record.name,
+                                   platform::TargetPath(job.request.target_path()),
+                                   job.request.volume_capability().mount().fs_type()));
+  if (!other.has_value()) return OkStatus();
+  return Error(StatusCode::kFailedPrecondition,
+               "the volume is mounted on the host for pod {}, so it cannot be mounted in a sandbox "
+               "for another pod",
+               *other);
+}
+
+Status Volumes::StageForHost(VolumeRecord& record) {
+  const bool repeated = record.staging == Staging::kMounting;
+  record.staging = Staging::kMounting;
+  if (!repeated) RETURN_IF_ERROR(parts_.records.Write(record));
+  const Status staged = parts_.driver.NodeStageVolume(record.stage, kCsiTimeout).status();
+  if (staged.ok()) {
+    record.staging = Staging::kMount;
+    return parts_.records.Write(record);
+  }
+  // What an earlier request did is not known, so only NodeUnstageVolume undoes it.
+  if (repeated) return AsUncertain(staged);
+  if (rpc::IsFinal(staged) || rpc::WasNotSent(staged)) {
+    record.staging = Staging::kDeferred;
+    RETURN_IF_ERROR(parts_.records.Write(record));
+  }
+  return staged;
 }
 
 StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::PublishOnHost(
@@ -204,18 +279,22 @@ StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::PublishOnHost(
     record.staging = Staging::kDeferred;
     RETURN_IF_ERROR(parts_.records.Write(record));
   }
-  if (record.staging == Staging::kDeferred) {
-    record.staging = Staging::kMount;
-    RETURN_IF_ERROR(parts_.records.Write(record));
-    // A repeated call stages again, which is idempotent.
-    const Status staged = parts_.driver.NodeStageVolume(record.stage, kCsiTimeout).status();
-    if (rpc::IsFinal(staged)) {
-      record.staging = Staging::kDeferred;
-      RETURN_IF_ERROR(parts_.records.Write(record));
-    }
-    RETURN_IF_ERROR(staged);
+  if (record.staging == Staging::kDeferred || record.staging == Staging::kMounting) {
+    RETURN_IF_ERROR(StageForHost(record));
   }
-  return parts_.driver.NodePublishVolume(request, kCsiTimeout);
+  const std::string& target = request.target_path();
+  const bool first = !record.HasHostTarget(target);
+  const bool recorded = request.staging_target_path().empty();
+  if (recorded && first) {
+    record.host_targets.emplace_back(target);
+    RETURN_IF_ERROR(parts_.records.Write(record));
+  }
+  auto published = parts_.driver.NodePublishVolume(request, kCsiTimeout);
+  if (recorded && first && rpc::IsFinal(published.status())) {
+    record.RemoveHostTarget(target);
+    RETURN_IF_ERROR(WriteOrForget(parts_.records, record));
+  }
+  return published;
 }
 
 StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::PublishInSandbox(Publishing& job) {
@@ -233,12 +312,11 @@ StatusOr<csi::v1::NodePublishVolumeResponse> Volumes::PublishInSandbox(Publishin
   const Status published = [&]() -> Status {
     ASSIGN_OR_RETURN(const std::optional<DeferredMount> mount,
                      job.driver.runtime_assisted_mount ? AskDriver(job) : AskForDevice(job));
-    if (!mount.has_value()) return UndoPublish(job);
+    if (!mount.has_value()) return UndoPublish(job.record, target);
     PodUse& use = *job.record.FindPod(target);
     use.mount = *mount;
     RETURN_IF_ERROR(parts_.records.Write(job.record));
-    RETURN_IF_ERROR(parts_.deferral.ReportChoice(job.volume.pod, job.volume.names, job.volume.spec,
-                                                 job.handler, &*mount));
+    RETURN_IF_ERROR(ReportChoice(job, &*mount));
     RETURN_IF_ERROR(PublishToPod(use, job.request.readonly()));
     use.published = true;
     return parts_.records.Write(job.record);
@@ -255,8 +333,7 @@ StatusOr<std::optional<DeferredMount>> Volumes::AskDriver(const Publishing& job)
   }
   ASSIGN_OR_RETURN(const auto answer, parts_.driver.NodePublishVolume(request, kCsiTimeout));
   if (!answer.has_runtime_mount_info()) {
-    RETURN_IF_ERROR(parts_.deferral.ReportChoice(job.volume.pod, job.volume.names, job.volume.spec,
-                                                 job.handler, nullptr));
+    RETURN_IF_ERROR(ReportChoice(job, nullptr));
     return std::optional<DeferredMount>();
   }
   ASSIGN_OR_RETURN(const DeferredMount asked, ReadMount(job.request, job.volume, job.driver));
@@ -304,16 +381,16 @@ StatusOr<std::optional<DeferredMount>> Volumes::AskForDevice(const Publishing& j
   return std::optional(std::move(mount));
 }
 
-Status Volumes::UndoPublish(Publishing& job) {
-  const PodUse use = *job.record.FindPod(job.request.target_path());
+Status Volumes::UndoPublish(VolumeRecord& record, const std::string& target) {
+  const PodUse use = *record.FindPod(target);
   RETURN_IF_ERROR(UnpublishFromPod(use));
-  RETURN_IF_ERROR(ReleaseAtDriver(job.record, use));
-  job.record.RemovePod(job.request.target_path());
-  if (job.record.pods.empty() && job.record.staging == Staging::kBlock) {
-    RETURN_IF_ERROR(devices_.Unstage(job.record));
-    job.record.staging = Staging::kDeferred;
+  RETURN_IF_ERROR(ReleaseAtDriver(record, use));
+  record.RemovePod(target);
+  if (record.pods.empty() && record.staging == Staging::kBlock) {
+    RETURN_IF_ERROR(devices_.Unstage(record));
+    record.staging = Staging::kDeferred;
   }
-  return WriteOrForget(parts_.records, job.record);
+  return WriteOrForget(parts_.records, record);
 }
 
 Status Volumes::ReleaseAtDriver(const VolumeRecord& record, const PodUse& use) {
@@ -323,10 +400,18 @@ Status Volumes::ReleaseAtDriver(const VolumeRecord& record, const PodUse& use) {
 
 StatusOr<csi::v1::NodeUnpublishVolumeResponse> Volumes::Unpublish(
     const csi::v1::NodeUnpublishVolumeRequest& request) {
-  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(request.volume_id()));
+  ASSIGN_OR_RETURN(const auto hold,
+                   locks_.LockExclusive(request.volume_id(), "NodeUnpublishVolume"));
   std::optional<VolumeRecord> record = parts_.records.Find(request.volume_id());
   const PodUse* use = record.has_value() ? record->FindPod(request.target_path()) : nullptr;
-  if (use == nullptr) return parts_.driver.NodeUnpublishVolume(request, kCsiTimeout);
+  if (use == nullptr) {
+    ASSIGN_OR_RETURN(const auto response, parts_.driver.NodeUnpublishVolume(request, kCsiTimeout));
+    if (record.has_value() && record->HasHostTarget(request.target_path())) {
+      record->RemoveHostTarget(request.target_path());
+      RETURN_IF_ERROR(WriteOrForget(parts_.records, *record));
+    }
+    return response;
+  }
   RETURN_IF_ERROR(UnpublishFromPod(*use));
   RETURN_IF_ERROR(ReleaseAtDriver(*record, *use));
   record->RemovePod(request.target_path());
@@ -348,6 +433,7 @@ StatusOr<csi::v1::NodeGetVolumeStatsResponse> Volumes::GetStats(
 
 StatusOr<csi::v1::NodeExpandVolumeResponse> Volumes::Expand(
     const csi::v1::NodeExpandVolumeRequest& request) {
+  ASSIGN_OR_RETURN(const auto hold, locks_.LockExclusive(request.volume_id(), "NodeExpandVolume"));
   std::optional<VolumeRecord> record = parts_.records.Find(request.volume_id());
   const PodUse* use = record.has_value() ? record->FindPod(request.volume_path()) : nullptr;
   ASSIGN_OR_RETURN(const volume::NodeCapabilities driver, ReadDriverCapabilities());

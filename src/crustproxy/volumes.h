@@ -13,7 +13,8 @@
 //
 // Each step is recorded before it is taken (volume_records.h). One call at a time works on a
 // volume; a second one gets ABORTED. After an error of NodePublishVolume that CSI calls final, the
-// kubelet may never ask to unpublish; so an error after a step was taken is UNAVAILABLE.
+// kubelet never asks to unpublish, also if an earlier call had left something; so a final error
+// becomes UNAVAILABLE if the pod may have the volume in any way.
 // Thread-safe; blocks, with deadlines.
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "base/status.h"
 #include "crustproxy/block_device.h"
 #include "crustproxy/cluster.h"
+#include "crustproxy/kubelet_request.h"
 #include "crustproxy/volume_records.h"
 #include "node/volumes/crust_deferral.h"
 #include "platform/mounts/mounter.h"
@@ -47,7 +49,7 @@ class Volumes {
     const volume::Paths& paths;
   };
   explicit Volumes(const Parts& parts)
-      : parts_(parts), devices_(parts.driver, parts.exec, parts.paths) {}
+      : parts_(parts), devices_(parts.driver, parts.exec, parts.mounter, parts.paths) {}
 
   base::StatusOr<csi::v1::NodeStageVolumeResponse> Stage(
       const csi::v1::NodeStageVolumeRequest& request);
@@ -76,6 +78,20 @@ class Volumes {
   };
 
   base::StatusOr<volume::NodeCapabilities> ReadDriverCapabilities();
+  // Publishes the volume for the pod, whose call holds the volume.
+  base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishForPod(
+      const csi::v1::NodePublishVolumeRequest& request, const PodTarget& target);
+  // Whether the pod has the volume, or may have it, or a part of what is made for that.
+  bool MayBeLeft(const csi::v1::NodePublishVolumeRequest& request);
+  // Decides whether a handler mounts the volume of `job`. Whatever the failure is, an earlier call
+  // may have gone further, so the failure is not final.
+  base::Status DecideWhoMounts(Publishing& job);
+  // As CrustDeferral::ReportChoice.
+  base::Status ReportChoice(const Publishing& job, const volume::DeferredMount* mount);
+  // FAILED_PRECONDITION: the host has the volume mounted for another pod.
+  base::Status CheckHostHasItNot(const Publishing& job);
+  // Stages the volume, which was deferred, as the kubelet asked.
+  base::Status StageForHost(VolumeRecord& record);
   // Publishes the volume on the host, as the kubelet asked. Stages it before, if that was deferred.
   base::StatusOr<csi::v1::NodePublishVolumeResponse> PublishOnHost(
       const csi::v1::NodePublishVolumeRequest& request, VolumeRecord record);
@@ -84,9 +100,9 @@ class Volumes {
   // none that the handler mounts; then the host has to mount it.
   base::StatusOr<std::optional<volume::DeferredMount>> AskDriver(const Publishing& job);
   base::StatusOr<std::optional<volume::DeferredMount>> AskForDevice(const Publishing& job);
-  // Takes back what was done for the pod, and forgets the pod. The volume is as it was staged for
-  // the kubelet.
-  base::Status UndoPublish(Publishing& job);
+  // Takes back what was done for the recorded pod with that target, and forgets the pod. The volume
+  // is as it was staged for the kubelet.
+  base::Status UndoPublish(VolumeRecord& record, const std::string& target);
   base::Status ReleaseAtDriver(const VolumeRecord& record, const PodUse& use);
 
   const Parts parts_;

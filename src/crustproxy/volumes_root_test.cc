@@ -1,219 +1,10 @@
-// What the kubelet asks for, and what the driver's and the handler's doubles hear of it, with a
-// real loop device. As root, whom alone the handler serves.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <functional>
-#include <set>
-
-#include "base/assert_ok.h"
-#include "base/fake_faults.h"
-#include "crustproxy/volumes.h"
-#include "kube/fake_client.h"
-#include "platform/devices/fake_disk.h"
-#include "platform/file_systems/device_file_system.h"
-#include "platform/files/fake_temp_folder.h"
-#include "rpc/fake_crust.h"
-#include "rpc/fake_csi_driver.h"
-#include "volume/fake_host.h"
+// Who mounts a volume, and what the driver's and the handler's doubles hear of it.
+#include "crustproxy/volumes_fixture.h"
 
 namespace berth::crustproxy {
 namespace {
 
-using base::Json;
-using base::Status;
-using base::StatusCode;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using NodeRpc = csi::v1::NodeServiceCapability::RPC;
-using Capability = rpc::FakeCrust::Capability;
-
-constexpr char kPod[] = "6f1b0a52-0000-4000-8000-000000000001";
-constexpr char kHandle[] = "volumes/one";
-
-class VolumesTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "skipped: a runtime handler is root's";
-    auto driver = rpc::FakeCsiDriver::Start();
-    ASSERT_OK(driver);
-    driver_ = *std::move(driver);
-    auto handler = rpc::FakeCrust::Start();
-    ASSERT_OK(handler);
-    handler_ = *std::move(handler);
-    handler_->options().capabilities.push_back(Capability::POD_VOLUMES);
-    disk_.emplace();
-    // The driver's device file is the disk.
-    driver_->script().AfterEffect("NodePublishVolume", [this](const auto& message) {
-      const auto& request = dynamic_cast<const csi::v1::NodePublishVolumeRequest&>(message);
-      if (!request.volume_capability().has_block()) return base::OkStatus();
-      struct stat disk = {};
-      EXPECT_EQ(stat(disk_->device().c_str(), &disk), 0);
-      std::filesystem::remove(request.target_path());
-      EXPECT_EQ(mknod(request.target_path().c_str(), S_IFBLK | 0600, disk.st_rdev), 0);
-      return base::OkStatus();
-    });
-    client_.Add(Json::parse(R"({"apiVersion":"node.k8s.io/v1","kind":"RuntimeClass",
-        "metadata":{"name":"sandboxed"},"handler":"berth"})"));
-    SetHandler("sandboxed");
-    client_.Add(Json::parse(R"({"apiVersion":"node.k8s.io/v1","kind":"RuntimeClass",
-        "metadata":{"name":"plain"},"handler":"runc"})"));
-    client_.Add(
-        Json{{"apiVersion", "storage.k8s.io/v1"},
-             {"kind", "StorageClass"},
-             {"metadata",
-              {{"name", "fast"},
-               {"annotations", {{"storage.berth.dev/allow-runtime-assisted-mount", "true"}}}}},
-             {"provisioner", driver_->name()}});
-    client_.Add(Json{{"apiVersion", "v1"},
-                     {"kind", "PersistentVolumeClaim"},
-                     {"metadata", {{"name", "data"}, {"namespace", "shop"}, {"uid", "c1"}}},
-                     {"spec", {{"volumeName", "pv-1"}, {"accessModes", {"ReadWriteOncePod"}}}}});
-    client_.Add(Json{
-        {"apiVersion", "v1"},
-        {"kind", "PersistentVolume"},
-        {"metadata", {{"name", "pv-1"}}},
-        {"spec",
-         {{"storageClassName", "fast"},
-          {"accessModes", {"ReadWriteOncePod"}},
-          {"claimRef", {{"namespace", "shop"}, {"name", "data"}, {"uid", "c1"}}},
-          {"csi", {{"driver", driver_->name()}, {"volumeHandle", kHandle}, {"fsType", "ext4"}}}}}});
-    AddPod(kPod, "sandboxed", {{"fsGroup", 3000}});
-    Restart();
-  }
-
-  void SetHandler(const std::string& runtime_class) {
-    client_.Add(
-        Json{{"apiVersion", "node.k8s.io/v1"},
-             {"kind", "RuntimeClass"},
-             {"metadata",
-              {{"name", runtime_class},
-               {"annotations", {{"storage.berth.dev/fs-mgmt-socket", handler_->socket()}}}}},
-             {"handler", "berth"}});
-  }
-  void AddPod(const std::string& uid, const std::string& runtime_class,
-              const Json& security = Json::object()) {
-    Json spec = {
-        {"nodeName", "node-a"},
-        {"securityContext", security},
-        {"containers", {{{"name", "c"}, {"volumeMounts", {{{"name", "v"}, {"mountPath", "/v"}}}}}}},
-        {"volumes", {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}}}};
-    if (!runtime_class.empty()) spec["runtimeClassName"] = runtime_class;
-    client_.Add(Json{{"apiVersion", "v1"},
-                     {"kind", "Pod"},
-                     {"metadata", {{"name", "pod-" + uid}, {"namespace", "shop"}, {"uid", uid}}},
-                     {"spec", spec}});
-  }
-
-  // As a new process of the proxy.
-  void Restart() {
-    volumes_.reset();
-    auto records = VolumeRecords::Open(folder_ / "records");
-    ASSERT_OK(records);
-    records_ = *std::move(records);
-    auto driver = rpc::CsiClient::New(driver_->socket());
-    ASSERT_OK(driver);
-    driver_client_ = *std::move(driver);
-    volumes_.emplace(Volumes::Parts{.driver = *driver_client_,
-                                    .cluster = cluster_,
-                                    .records = *records_,
-                                    .deferral = deferral_,
-                                    .exec = *exec_,
-                                    .mounter = *mounter_,
-                                    .paths = paths_});
-  }
-
-  static csi::v1::VolumeCapability Mount() {
-    csi::v1::VolumeCapability capability;
-    capability.mutable_access_mode()->set_mode(
-        csi::v1::VolumeCapability::AccessMode::SINGLE_NODE_WRITER);
-    capability.mutable_mount()->set_fs_type("ext4");
-    capability.mutable_mount()->add_mount_flags("noatime,nodiratime");
-    return capability;
-  }
-  std::string Staging() const {
-    return paths_.CsiGlobalMount(driver_->name(), api::VolumeHandle(kHandle)).text();
-  }
-  std::string Target(const std::string& pod = kPod) const {
-    return paths_.Pod(pod) + "/volumes/kubernetes.io~csi/pv-1/mount";
-  }
-  // The kubelet's calls, in its order.
-  Status Stage() {
-    csi::v1::NodeStageVolumeRequest request;
-    request.set_volume_id(kHandle);
-    request.set_staging_target_path(Staging());
-    *request.mutable_volume_capability() = Mount();
-    EXPECT_TRUE(platform::MakeFolders(Staging()).ok());
-    return volumes_->Stage(request).status();
-  }
-  Status Publish(const std::string& pod = kPod) {
-    csi::v1::NodePublishVolumeRequest request;
-    request.set_volume_id(kHandle);
-    request.set_staging_target_path(Staging());
-    request.set_target_path(Target(pod));
-    *request.mutable_volume_capability() = Mount();
-    EXPECT_TRUE(platform::MakeFolders(std::filesystem::path(Target(pod)).parent_path()).ok());
-    return volumes_->Publish(request).status();
-  }
-  Status Unpublish(const std::string& pod = kPod) {
-    csi::v1::NodeUnpublishVolumeRequest request;
-    request.set_volume_id(kHandle);
-    request.set_target_path(Target(pod));
-    return volumes_->Unpublish(request).status();
-  }
-  Status Unstage() {
-    csi::v1::NodeUnstageVolumeRequest request;
-    request.set_volume_id(kHandle);
-    request.set_staging_target_path(Staging());
-    return volumes_->Unstage(request).status();
-  }
-  void ExpectNothingIsLeft() {
-    EXPECT_THAT(driver_->state().StagingPaths(), IsEmpty());
-    EXPECT_THAT(driver_->state().TargetPaths(), IsEmpty());
-    EXPECT_THAT(handler_->published(), IsEmpty());
-    EXPECT_TRUE(std::filesystem::is_empty(folder_ / "records"));
-    const std::filesystem::path devices = paths_.CsiDevices();
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(devices)) {
-      EXPECT_TRUE(entry.is_directory()) << entry.path();
-    }
-  }
-  std::vector<std::string> Told() const {
-    std::vector<std::string> told;
-    for (const auto& event : events_.events()) told.push_back(event.reason + ": " + event.message);
-    return told;
-  }
-  rpc::crust::RuntimePublishVolumeRequest AskedOfHandler() const {
-    return handler_->script().LastRequest<rpc::crust::RuntimePublishVolumeRequest>(
-        "RuntimePublishVolume");
-  }
-  csi::v1::NodePublishVolumeRequest AskedOfDriver() const {
-    return driver_->script().LastRequest<csi::v1::NodePublishVolumeRequest>("NodePublishVolume");
-  }
-
-  const platform::TempFolder folder_;
-  const volume::Paths paths_{folder_ / "kubelet"};
-  kube::FakeClient client_;
-  volume::FakeEventSink events_;
-  const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
-  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
-  std::unique_ptr<rpc::FakeCsiDriver> driver_;
-  std::unique_ptr<rpc::FakeCrust> handler_;
-  std::optional<platform::Disk> disk_;
-  Cluster cluster_{client_, "node-a"};
-  node::CrustDeferral deferral_{
-      [this](const api::KindInfo& kind, std::string_view ns, std::string_view name) {
-        return cluster_.GetObject(kind, ns, name);
-      },
-      events_,
-      {.before_sandbox = true}};
-  std::unique_ptr<VolumeRecords> records_;
-  std::unique_ptr<rpc::CsiClient> driver_client_;
-  std::optional<Volumes> volumes_;
-};
+using VolumesTest = VolumesFixture;
 
 TEST_F(VolumesTest, ADriverThatKnowsNoHandlersGivesADeviceInPlaceOfAFileSystem) {
   ASSERT_OK(Stage());
@@ -256,39 +47,6 @@ TEST_F(VolumesTest, AFileSystemThatTheDeviceHoldsIsKept) {
   ASSERT_OK(kept);
   EXPECT_EQ(*kept, "data");
   ASSERT_OK(disk_->Unmount());
-}
-
-TEST_F(VolumesTest, ARepeatedOrInterruptedCallGoesOnWhereItStopped) {
-  ASSERT_OK(Stage());
-  handler_->script().LoseAnswer("RuntimePublishVolume");
-  EXPECT_EQ(Publish().code(), StatusCode::kUnavailable);
-  Restart();
-  ASSERT_OK(Stage());
-  ASSERT_OK(Publish());
-  const int calls = driver_->script().Count("NodePublishVolume");
-  Restart();
-  ASSERT_OK(Publish());  // as after a restart of the kubelet
-  EXPECT_EQ(driver_->script().Count("NodePublishVolume"), calls);
-  handler_->script().LoseAnswer("RuntimeUnpublishVolume");
-  EXPECT_EQ(Unpublish().code(), StatusCode::kUnavailable);
-  Restart();
-  ASSERT_OK(Unpublish());
-  ASSERT_OK(Unpublish());
-  ASSERT_OK(Unstage());
-  ASSERT_OK(Unstage());
-  ExpectNothingIsLeft();
-}
-
-TEST_F(VolumesTest, AnErrorAfterAStepIsNeverFinalForTheKubelet) {
-  ASSERT_OK(Stage());
-  handler_->script().Fail("RuntimePublishVolume",
-                          base::Error(StatusCode::kFailedPrecondition, "no"));
-  const Status failed = Publish();
-  EXPECT_EQ(failed.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(base::Message(failed), HasSubstr("no"));
-  ASSERT_OK(Unpublish());
-  ASSERT_OK(Unstage());
-  ExpectNothingIsLeft();
 }
 
 TEST_F(VolumesTest, ADriverThatPublishesNoDevicesMountsOnTheHost) {
@@ -450,67 +208,120 @@ TEST_F(VolumesTest, StatisticsAndGrowthComeFromTheSandbox) {
   EXPECT_EQ(volumes_->Expand(grow).status().code(), StatusCode::kFailedPrecondition);
 }
 
-// The points that the life of a volume passes in the proxy.
-constexpr const char* kPoints[] = {
-    "crustproxy.volume.write.before",         "crustproxy.volume.write.temp",
-    "crustproxy.volume.write.after",          "crustproxy.volume.remove.before",
-    "crustproxy.volume.remove.after",         "rpc.csi.NodeStageVolume.before",
-    "rpc.csi.NodeStageVolume.after",          "rpc.csi.NodePublishVolume.before",
-    "rpc.csi.NodePublishVolume.after",        "rpc.crust.RuntimePublishVolume.before",
-    "rpc.crust.RuntimePublishVolume.after",   "rpc.crust.RuntimeUnpublishVolume.before",
-    "rpc.crust.RuntimeUnpublishVolume.after", "rpc.csi.NodeUnpublishVolume.before",
-    "rpc.csi.NodeUnpublishVolume.after",      "rpc.csi.NodeUnstageVolume.before",
-    "rpc.csi.NodeUnstageVolume.after"};
-
-// A call that is cut short and a process that begins anew are what is left of a crash. The kubelet
-// repeats the call that got no answer.
-TEST_F(VolumesTest, AProxyThatEndsAtAnyPointGoesOnAfterItsRestart) {
-  const std::vector<std::function<Status()>> life = {
-      [this] { return Stage(); }, [this] { return Publish(); }, [this] { return Unpublish(); },
-      [this] { return Unstage(); }};
-  for (const bool left_by_driver : {false, true}) {
-    if (left_by_driver) {
-      rpc::FakeCsiDriver::Options& driver = driver_->state().options();
-      driver.node_capabilities.insert(NodeRpc::RUNTIME_ASSISTED_MOUNT);
-      driver.deferred.emplace();
-      driver.deferred->set_source(disk_->device());
-      driver.deferred->set_type("ext4");
-    }
-    std::set<std::string> passed;
-    for (const std::string point : kPoints) {
-      for (int passage = 1; passage < 20; ++passage) {
-        SCOPED_TRACE(
-            fmt::format("{}, passage {}, left by the driver: {}", point, passage, left_by_driver));
-        size_t step = 0;
-        {
-          const std::string fault = fmt::format("{}=error:ABORTED@{}", point, passage);
-          const base::FakeFaults faults(fault.c_str());
-          while (step < life.size() && life[step]().ok()) ++step;
-        }
-        if (step == life.size()) break;
-        passed.insert(point);
-        Restart();
-        for (; step < life.size(); ++step) ASSERT_OK(life[step]());
-        ExpectNothingIsLeft();
-      }
-    }
-    EXPECT_EQ(passed.size(), std::size(kPoints));
-  }
-}
-
-TEST_F(VolumesTest, WithoutTheApiNothingIsDecided) {
-  client_.SetOutage(base::Error(StatusCode::kUnavailable, "away"));
-  EXPECT_EQ(Stage().code(), StatusCode::kUnavailable);
-  client_.SetOutage(base::OkStatus());
+TEST_F(VolumesTest, ADriverThatGivesNoDeviceMountsOnTheHost) {
+  // It says OK, but does not do what it was asked for.
+  driver_->script().AfterEffect("NodePublishVolume", [](const auto&) { return base::OkStatus(); });
   ASSERT_OK(Stage());
-  client_.SetOutage(base::Error(StatusCode::kUnavailable, "away"));
-  EXPECT_EQ(Publish().code(), StatusCode::kUnavailable);
-  client_.SetOutage(base::OkStatus());
   ASSERT_OK(Publish());
-  client_.SetOutage(base::Error(StatusCode::kUnavailable, "away"));
+  EXPECT_THAT(Told(), ElementsAre(HasSubstr("but there is none at")));
+  EXPECT_TRUE(AskedOfDriver().volume_capability().has_mount());
+  EXPECT_THAT(driver_->state().TargetPaths(), ElementsAre(Target()));
+  EXPECT_THAT(driver_->state().StagingPaths(), ElementsAre(Staging()));
+  EXPECT_EQ(handler_->script().Count("RuntimePublishVolume"), 0);
   ASSERT_OK(Unpublish());
   ASSERT_OK(Unstage());
   ExpectNothingIsLeft();
+}
+
+TEST_F(VolumesTest, ADriverThatPublishesAFolderForADeviceMountsOnTheHost) {
+  driver_->script().AfterEffect("NodePublishVolume", [](const auto& message) {
+    const auto& request = dynamic_cast<const csi::v1::NodePublishVolumeRequest&>(message);
+    if (!request.volume_capability().has_block()) return base::OkStatus();
+    std::filesystem::remove(request.target_path());
+    std::filesystem::create_directory(request.target_path());
+    return base::OkStatus();
+  });
+  // A driver need not remove the folder.
+  driver_->script().AfterEffect("NodeUnpublishVolume", [](const auto& message) {
+    const auto& request = dynamic_cast<const csi::v1::NodeUnpublishVolumeRequest&>(message);
+    std::filesystem::create_directory(request.target_path());
+    return base::OkStatus();
+  });
+  ASSERT_OK(Stage());
+  ASSERT_OK(Publish());
+  EXPECT_THAT(Told(), ElementsAre(HasSubstr("but there is none at")));
+  EXPECT_THAT(driver_->state().TargetPaths(), ElementsAre(Target()));
+  EXPECT_THAT(driver_->state().StagingPaths(), ElementsAre(Staging()));
+}
+
+TEST_F(VolumesTest, ADriverThatMountsAFileSystemForADeviceMountsOnTheHost) {
+  driver_->script().AfterEffect("NodeStageVolume", [this](const auto& message) {
+    const auto& request = dynamic_cast<const csi::v1::NodeStageVolumeRequest&>(message);
+    return mounter_->Mount(
+        {.source = "volume", .target = request.staging_target_path(), .fs_type = "tmpfs"});
+  });
+  driver_->script().AfterEffect("NodeUnstageVolume", [this](const auto& message) {
+    const auto& request = dynamic_cast<const csi::v1::NodeUnstageVolumeRequest&>(message);
+    return mounter_->Unmount(request.staging_target_path());
+  });
+  ASSERT_OK(Stage());
+  ASSERT_OK(Publish());
+  EXPECT_THAT(Told(), ElementsAre(HasSubstr("mounted a file system")));
+  EXPECT_THAT(driver_->state().TargetPaths(), ElementsAre(Target()));
+  EXPECT_THAT(driver_->state().StagingPaths(), ElementsAre(Staging()));
+  EXPECT_EQ(handler_->script().Count("RuntimePublishVolume"), 0);
+  ASSERT_OK(Unpublish());
+  ASSERT_OK(Unstage());
+  ExpectNothingIsLeft();
+}
+
+// pod.spec.volumes[].csi: there is no PersistentVolume, and so no class that allows a handler.
+TEST_F(VolumesTest, AnInlineVolumeOfAPodWithAHandlerIsMountedOnTheHost) {
+  AddPod(kPod, "sandboxed", Json::object(),
+         {{"name", "scratch"}, {"csi", {{"driver", driver_->name()}}}});
+  csi::v1::NodePublishVolumeRequest request;
+  request.set_volume_id("csi-0123456789abcdef");
+  (*request.mutable_volume_context())["csi.storage.k8s.io/ephemeral"] = "true";
+  request.set_target_path(paths_.Pod(kPod) + "/volumes/kubernetes.io~csi/scratch/mount");
+  *request.mutable_volume_capability() = Mount();
+  ASSERT_OK(platform::MakeFolders(std::filesystem::path(request.target_path()).parent_path()));
+  ASSERT_OK(volumes_->Publish(request));
+  EXPECT_EQ(AskedOfDriver().SerializeAsString(), request.SerializeAsString());
+  EXPECT_EQ(handler_->script().Count("RuntimePublishVolume"), 0);
+  csi::v1::NodeUnpublishVolumeRequest unpublish;
+  unpublish.set_volume_id(request.volume_id());
+  unpublish.set_target_path(request.target_path());
+  ASSERT_OK(volumes_->Unpublish(unpublish));
+  EXPECT_THAT(driver_->state().TargetPaths(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "records"));
+}
+
+TEST_F(VolumesTest, TwoKernelsDoNotMountAVolumeOfADriverWithoutStages) {
+  HaveNoStages();
+  AddPod("second", "");
+  // The sandbox first.
+  ASSERT_OK(Publish());
+  Restart();
+  Status refused = Publish("second");
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused), HasSubstr(kPod));
+  ASSERT_OK(Unpublish());
+  // The host first.
+  ASSERT_OK(Publish("second"));
+  Restart();
+  refused = Publish();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused), HasSubstr("on the host for pod 'second'"));
+  EXPECT_EQ(handler_->script().Count("RuntimePublishVolume"), 1);
+  ASSERT_OK(Unpublish("second"));
+  ASSERT_OK(Publish());
+  ASSERT_OK(Unpublish());
+  ExpectNothingIsLeft();
+}
+
+TEST_F(VolumesTest, WhatTheHostMountedBeforeTheProxyCameIsNotMountedInASandbox) {
+  HaveNoStages();
+  AddPod("second", "");
+  ASSERT_OK(Publish("second"));
+  ASSERT_OK(mounter_->Mount({.source = "volume", .target = Target("second"), .fs_type = "tmpfs"}));
+  std::filesystem::remove_all(folder_ / "records");
+  Restart();
+  const Status refused = Publish();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(base::Message(refused), HasSubstr("on the host for pod 'second'"));
+  ASSERT_OK(mounter_->Unmount(Target("second")));
+  ASSERT_OK(Unpublish("second"));
+  ASSERT_OK(Publish());
 }
 
 }  // namespace
