@@ -405,7 +405,7 @@ TEST_F(StandInTest, StandsInForFurtherProcesses) {
   pid = exec("echo go; while :; do sleep 0.05; done", in3, out3);
   ReadUntil(out3.read, "go\n");
   const pid_t init = GuestPid();
-  EXPECT_EQ(CountProcesses(init), 2);
+  WaitUntil([&] { return CountProcesses(init) == 2; });
   kill(pid, SIGKILL);
   EXPECT_EQ(WaitFor(pid), -SIGKILL);
   WaitUntil([&] { return CountProcesses(init) == 1; });
