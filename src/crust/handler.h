@@ -3,7 +3,7 @@
 // is recorded, and it does not depend on the kind of sandbox (sandbox.h).
 //
 //   berth-oci: create of the sandbox's container    ──▶  known, with its pod and its bundle
-//   node agent: RuntimePublishVolume                ──▶  a volume in it (sandbox_records.h)
+//   node agent: RuntimePublishVolume                ──▶  a volume in it (records/sandbox_records.h)
 //                                                        or, for a pod, in each of its sandboxes
 //                                                        that begins later (pods/pod_volumes.h)
 //   berth-oci: create of a container                ──▶  its mounts of the volumes
@@ -30,9 +30,9 @@
 #include "crust/containers/container_mounts.h"
 #include "crust/paths.h"
 #include "crust/pods/pod_volumes.h"
+#include "crust/records/sandbox_records.h"
 #include "crust/requests.h"
 #include "crust/sandbox.h"
-#include "crust/sandbox_records.h"
 #include "crust/sandbox_table.h"
 #include "crust/serving/runtime_calls.h"
 #include "crust/volume_steps.h"

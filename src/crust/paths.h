@@ -7,8 +7,8 @@
 //     utilities/            a private mount: where mount utilities mount (utility_mount.h)
 //   <run>/                  /run/berth/crust: base/ipc/crust_call.h draws the rest of it
 //     records/
-//       sandboxes/<id>.json what is known of each sandbox (sandbox_records.h)
-//       pods/<uid>.json     the volumes that all sandboxes of a pod get (pods/pod_records.h)
+//       sandboxes/<id>.json what is known of each sandbox (records/sandbox_records.h)
+//       pods/<uid>.json     the volumes that all sandboxes of a pod get (records/pod_records.h)
 #pragma once
 
 #include <string>

@@ -23,8 +23,8 @@
 #include "api/kinds/object_ids.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "crust/records/sandbox_records.h"
 #include "crust/sandbox.h"
-#include "crust/sandbox_records.h"
 #include "platform/mounts/mount_paths.h"
 #include "rpc/cri_ids.h"
 

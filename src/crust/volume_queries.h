@@ -5,8 +5,8 @@
 #pragma once
 
 #include "base/status.h"
+#include "crust/records/sandbox_records.h"
 #include "crust/sandbox.h"
-#include "crust/sandbox_records.h"
 #include "proto/crust.pb.h"
 
 namespace berth::crust {

@@ -1,6 +1,6 @@
-// The steps of one volume in one sandbox: publish, publish again, and unpublish. sandbox_records.h
-// draws the states. Each step writes the sandbox's record before it acts. If the write fails, the
-// record stays as it was.
+// The steps of one volume in one sandbox: publish, publish again, and unpublish.
+// records/sandbox_records.h draws the states. Each step writes the sandbox's record before it acts.
+// If the write fails, the record stays as it was.
 //
 // The caller holds the sandbox's entry, which is open. Thread-safe for different entries. A failure
 // of a publish that is DEADLINE_EXCEEDED or INTERNAL has an unknown outcome: the volume stays
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "crust/sandbox_records.h"
+#include "crust/records/sandbox_records.h"
 #include "crust/sandbox_table.h"
 #include "platform/mounts/mount_paths.h"
 

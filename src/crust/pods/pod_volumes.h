@@ -3,7 +3,7 @@
 // under the kubelet (docs/adr/0042). For each volume there are, in the order in which they are
 // made:
 //
-//   its entry in the pod's record (pod_records.h)
+//   its entry in the pod's record (records/pod_records.h)
 //   a placeholder at its target path on the host (placeholder.h)
 //   its entry in the pod's plan, which berth-oci reads (plan_file.h)
 //
@@ -28,7 +28,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "crust/paths.h"
-#include "crust/pods/pod_records.h"
+#include "crust/records/pod_records.h"
 #include "platform/mounts/mounter.h"
 
 namespace berth::crust {

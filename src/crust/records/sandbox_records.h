@@ -16,8 +16,8 @@
 #include "api/kinds/object_ids.h"
 #include "base/fault.h"
 #include "base/status.h"
-#include "crust/boot_records.h"
 #include "crust/mount_plan.h"
+#include "crust/records/boot_records.h"
 #include "platform/mounts/mount_paths.h"
 
 namespace berth::crust {
@@ -47,7 +47,7 @@ struct SandboxRecord {
   const VolumeRecord* FindVolume(std::string_view host_volume_id) const;
 };
 
-// The list of volumes in a record, also in that of a pod (pods/pod_records.h).
+// The list of volumes in a record, also in that of a pod (records/pod_records.h).
 base::Json EncodeVolumes(const std::vector<VolumeRecord>& volumes);
 // DATA_LOSS: it is no such list.
 base::StatusOr<std::vector<VolumeRecord>> DecodeVolumes(const base::Json& list);

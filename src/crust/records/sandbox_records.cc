@@ -1,4 +1,4 @@
-#include "crust/sandbox_records.h"
+#include "crust/records/sandbox_records.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // The records of pods and the volumes that each of their sandboxes gets, in one file for each pod
-// (crust/boot_records.h, crust/paths.h). A record is written before a placeholder is mounted or a
+// (boot_records.h, crust/paths.h). A record is written before a placeholder is mounted or a
 // plan is written for it, and is removed after these are gone.
 //
 //   a volume:  [published] ──▶ [unpublishing] ──▶ gone
@@ -14,8 +14,8 @@
 #include "api/kinds/object_ids.h"
 #include "base/fault.h"
 #include "base/status.h"
-#include "crust/boot_records.h"
-#include "crust/sandbox_records.h"
+#include "crust/records/boot_records.h"
+#include "crust/records/sandbox_records.h"
 
 namespace berth::crust {
 

@@ -1,4 +1,4 @@
-#include "crust/pods/pod_records.h"
+#include "crust/records/pod_records.h"
 
 #include <algorithm>
 
