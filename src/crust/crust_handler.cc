@@ -34,11 +34,7 @@ using Capability = wire::RuntimeCapability::RPC;
 Status CheckPaths(const CrustHandlerOptions& options) {
   for (const std::string& path : {options.socket, options.oci_socket, options.data_folder,
                                   options.run_folder, options.kubelet_folder}) {
-    if (!path.starts_with('/') || path == "/" || PlainPath(path) != path) {
-      return Error(StatusCode::kInvalidArgument,
-                   "path {} is not an absolute, normalized path, or is the root folder",
-                   Quote(path));
-    }
+    RETURN_IF_ERROR(CheckOptionPath(path));
   }
   return base::OkStatus();
 }

@@ -5,6 +5,7 @@
 //     holders/              a private mount
 //       <id>                the sandbox's mount namespace, bound there (nsfs)
 //     utilities/            a private mount: where mount utilities mount (utility_mount.h)
+//     kata/                 the files of the handler in front of Kata (kata/volume_table.h)
 //   <run>/                  /run/berth/crust: base/ipc/crust_call.h draws the rest of it
 //     records/
 //       sandboxes/<id>.json what is known of each sandbox (records/sandbox_records.h)

@@ -122,6 +122,12 @@ bool Offer::Has(wire::RuntimeCapability::RPC::Type capability) const {
   return std::ranges::find(capabilities, capability) != capabilities.end();
 }
 
+Status CheckOptionPath(const std::string& path) {
+  if (path.starts_with('/') && path != "/" && PlainPath(path) == path) return base::OkStatus();
+  return Error(StatusCode::kInvalidArgument,
+               "path {} is not an absolute, normalized path, or is the root folder", Quote(path));
+}
+
 Status CheckSandboxId(std::string_view id) {
   if (base::ipc::crust::IsId(id)) return base::OkStatus();
   return Error(StatusCode::kInvalidArgument, "{} is no sandbox's id", Quote(id.substr(0, 256)));

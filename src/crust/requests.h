@@ -33,6 +33,10 @@ struct Offer {
   bool Has(wire::RuntimeCapability::RPC::Type capability) const;
 };
 
+// Checks the path of a socket or folder that an option names. INVALID_ARGUMENT: it is not absolute
+// and normalized, or it is the root folder.
+base::Status CheckOptionPath(const std::string& path);
+
 // INVALID_ARGUMENT: the id cannot be a sandbox's id from a CRI runtime (base/ipc/crust_call.h,
 // IsId).
 base::Status CheckSandboxId(std::string_view id);

@@ -26,6 +26,7 @@ REASONS = {
     "rpc.cri.*": "looks, cleans up after a container, or streams for a person: no volume hangs on it",
     "crust.plan.*": "the volumes of a pod, under a kubelet alone; src/crust/crash_root_test.cc crashes at each",
     "crust.pod_record.*": "the volumes of a pod, under a kubelet alone; src/crust/crash_root_test.cc crashes at each",
+    "crust.kata_*": "where Kata runs the sandboxes; src/crust/kata/kata_crash_root_test.cc crashes at each",
     "crustproxy.*": "under a kubelet alone; src/crustproxy/volumes_root_test.cc cuts it short at each",
     "crust.utility.*": "the mount utility of a share; src/crust/utility_mount_root_test.cc cuts it short",
     "rpc.crust.RuntimeGetVolumeStats.*": "looks, once a minute or when somebody asks",

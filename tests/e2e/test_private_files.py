@@ -215,17 +215,21 @@ def test_a_pool_in_a_folder_of_others_leaves_it_to_them(open_place):
         assert_private(open_place, [DRIVER_FOLDERS, (r"pool(/photos)?", 0o755, "it is not Berth's alone")])
 
 
-def test_the_files_of_a_crust_handler(open_place):
+HANDLERS = {"crust-handler": ("--oci-socket", "oci.sock", "--data", "data", "--run", "run", "--kubelet", "kubelet"),
+            "kata-handler": ("--data", "data", "--kata-run", "run", "--bundles", "bundles", "--kubelet", "kubelet")}
+
+
+@pytest.mark.parametrize("role", HANDLERS)
+def test_the_files_of_a_handler(open_place, role):
     for name in ("data", "run"):
         (open_place / name).mkdir(mode=0o777)
-    handler = Role(open_place.parent / f"{open_place.name}.log", "crust-handler", "--socket", open_place / "crust.sock",
-                   "--oci-socket", open_place / "oci.sock", "--data", open_place / "data", "--run", open_place / "run",
-                   "--kubelet", open_place / "kubelet")
+    flags = [word if word.startswith("--") else open_place / word for word in HANDLERS[role]]
+    handler = Role(open_place.parent / f"{open_place.name}.log", role, "--socket", open_place / "crust.sock", *flags)
     try:
         wait_for("the handler to listen", lambda: (open_place / "crust.sock").exists() or
                  handler.process.poll() is not None)
         assert (open_place / "crust.sock").exists(), handler.log()
-        assert_private(open_place)
+        assert_private(open_place, [(r"run", 0o777, "it is Kata's")] if role == "kata-handler" else [])
     finally:
         handler.stop()
         handler.log_path.unlink()

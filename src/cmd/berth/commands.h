@@ -27,6 +27,7 @@ void AddUpCommand(CLI::App& app, int& exit_code);
 void AddCsiDriverCommand(CLI::App& app, int& exit_code);
 void AddIoProxyCommand(CLI::App& app, int& exit_code);
 void AddCrustHandlerCommand(CLI::App& app, int& exit_code);
+void AddKataHandlerCommand(CLI::App& app, int& exit_code);
 void AddCrustProxyCommand(CLI::App& app, int& exit_code);
 void AddRoleCommands(CLI::App& app, int& exit_code);  // controller, node
 

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   berth::cmd::AddCsiDriverCommand(app, exit_code);
   berth::cmd::AddIoProxyCommand(app, exit_code);
   berth::cmd::AddCrustHandlerCommand(app, exit_code);
+  berth::cmd::AddKataHandlerCommand(app, exit_code);
   berth::cmd::AddCrustProxyCommand(app, exit_code);
   berth::cmd::AddRoleCommands(app, exit_code);
   berth::cmd::AddClientCommands(app, exit_code);
