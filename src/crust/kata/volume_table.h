@@ -26,7 +26,7 @@
 #include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "crust/sandbox_records.h"
+#include "crust/records/sandbox_records.h"
 #include "rpc/cri_ids.h"
 
 namespace berth::crust::kata {
