@@ -232,7 +232,7 @@ TEST_F(PodVolumesTest, AContainerThatWasNeverStartedIsNamedAsTheOneThatHoldsTheV
   EXPECT_TRUE(IsFree(device));
   // Nothing keeps the sandbox from its end any more.
   const auto deadline = std::chrono::steady_clock::now() + kCallTime;
-  while (CountIn("data/sandboxes") != 0 && std::chrono::steady_clock::now() < deadline) {
+  while (CountIn("run/sandboxes") != 0 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   ExpectNothingLeft();
