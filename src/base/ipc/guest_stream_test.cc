@@ -265,5 +265,24 @@ TEST_F(StreamPeerTest, MoreBytesThanCreditAreRefused) {
   EXPECT_THAT(failure.text, HasSubstr("more bytes than credit"));
 }
 
+TEST_F(StreamPeerTest, APeerThatReadsNoCreditFillsNoMemory) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd raw(ends[1]);
+  StreamPeer peer({.line = UniqueFd(ends[0]), .name = "name"});  // without any sink
+  FrameWriter writer;
+  std::string bytes = writer.Write({.type = FrameType::kHello, .payload = "name"});
+  Failure failure;
+  int frames = 0;
+  for (; frames < 100000 && failure.ok(); ++frames) {
+    bytes += writer.Write(DataFrame(Channel::kErrors, std::string(100, 'x')));
+    ASSERT_EQ(write(raw.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    bytes.clear();
+    failure = MoveOne(peer);
+  }
+  EXPECT_EQ(failure.problem, Problem::kBroken);
+  EXPECT_GT(frames, static_cast<int>(kWindow / 100)) << "all credit may be used";
+}
+
 }  // namespace
 }  // namespace berth::base::ipc

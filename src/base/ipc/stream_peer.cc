@@ -192,7 +192,9 @@ void StreamPeer::WriteSink(Channel channel) {
     sink.bytes.erase(0, sink.written);
     sink.written = 0;
   }
-  if (sink.ungranted > 0 && (empty || sink.ungranted >= kWindow / 4)) {
+  // A peer that does not read its credit gets no more, so that the line's backlog has a bound.
+  if (sink.ungranted > 0 && (empty || sink.ungranted >= kWindow / 4) &&
+      Backlog() < kLargestBacklog) {
     Grant(channel, std::exchange(sink.ungranted, 0));
   }
   if (empty && sink.ended) sink.fd.Reset();
@@ -280,14 +282,14 @@ Failure StreamPeer::HandleFrame(StreamFrame frame) {
 
 Failure StreamPeer::TakeData(const StreamFrame& frame) {
   Sink& sink = SinkOf(frame.channel);
-  if (!sink.fd.valid()) {  // nobody reads it, so it is lost as in a pipe without a reader
-    Grant(frame.channel, frame.payload.size());
-    return Ok();
-  }
   if (sink.bytes.size() - sink.written + sink.ungranted + frame.payload.size() > kWindow) {
     return {Problem::kBroken, "the stream of '" + name_ + "' has more bytes than credit", ""};
   }
-  sink.bytes += frame.payload;
+  if (sink.fd.valid()) {
+    sink.bytes += frame.payload;
+  } else {  // nobody reads it, so it is lost as in a pipe without a reader
+    sink.ungranted += frame.payload.size();
+  }
   return Ok();
 }
 
