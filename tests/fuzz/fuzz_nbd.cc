@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 
 #include "block/nbd/nbd_handshake.h"
-#include "block/proxy/qmp_client.h"
+#include "platform/processes/qmp_client.h"
 
 namespace {
 
@@ -22,7 +22,7 @@ void NegotiateWith(std::string_view said) {
 }
 
 void ReadQmp(std::string_view said) {
-  block::proxy::QmpReader reader;
+  platform::QmpReader reader;
   while (!said.empty()) {
     const std::string_view part = said.substr(0, 1 + said.size() / 3);
     if (!reader.AddBytes(part).ok()) return;

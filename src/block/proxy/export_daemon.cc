@@ -7,7 +7,7 @@ namespace berth::block::proxy {
 
 using std::chrono::steady_clock;
 
-base::StatusOr<DaemonId> StartDaemonOf(const ExportCall& call, int held) {
+base::StatusOr<platform::DaemonId> StartDaemonOf(const ExportCall& call, int held) {
   return call.volume.program.empty() ? StartQemu(call, held) : StartVolumeProgram(call, held);
 }
 

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "block/proxy/export_record.h"
-#include "block/proxy/storage_daemon.h"
+#include "platform/processes/daemon.h"
 
 namespace berth::block::proxy {
 
@@ -22,15 +22,15 @@ struct ExportCall {
   std::string log;             // the file of its output
   std::string file;            // the existing file over which the volume is mounted
   Volume volume;
-  DaemonId daemon;  // known after StartDaemonOf
+  platform::DaemonId daemon;  // known after StartDaemonOf
   // How long an NBD server may be away before I/O fails.
   std::chrono::seconds reconnect{0};
   // Ends the wait for a daemon that does not listen yet.
   std::stop_token stop;
 };
 
-// Starts the daemon, which inherits the open file `held` as storage_daemon.h describes.
-base::StatusOr<DaemonId> StartDaemonOf(const ExportCall& call, int held);
+// Starts the daemon, which inherits the open file `held` as platform/processes/daemon.h describes.
+base::StatusOr<platform::DaemonId> StartDaemonOf(const ExportCall& call, int held);
 
 // Makes a daemon that was just started show the volume, and waits until it does. UNAVAILABLE: the
 // daemon ended, or did not listen before the deadline. DEADLINE_EXCEEDED: it did not answer, and

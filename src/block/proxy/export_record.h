@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "block/proxy/storage_daemon.h"
+#include "platform/processes/daemon.h"
 
 namespace berth::block::proxy {
 
@@ -46,7 +46,7 @@ struct Export {
   // nothing is known to be lost.
   std::string lost;
   std::string boot_id;
-  DaemonId daemon;
+  platform::DaemonId daemon;
   uint64_t shown_on = 0;  // st_dev of the daemon's FUSE file; 0: it does not serve yet
   // The number of times that the export was started again at a new path after its daemon died. The
   // old path stays, because a loop device may still show that file.

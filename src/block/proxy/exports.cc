@@ -153,7 +153,7 @@ base::Status Exports::Recover() {
     }
     switch (record.state) {
       case Export::State::kServing:
-        if (const auto process = OpenDaemon(record.daemon); !process.ok()) {
+        if (const auto process = platform::OpenDaemon(record.daemon); !process.ok()) {
           LOG_WARNING("volume {}: {}", Quote(record.volume.image),
                       base::ToString(process.status()));
         } else if (process->valid()) {
@@ -242,6 +242,7 @@ base::StatusOr<Shown> Exports::StartDaemonFor(Export& record, const base::Unique
   if (!made.valid()) return platform::ErrnoError(errno, "make " + Quote(file));
   for (int attempt = 1;; ++attempt) {
     unlink(CallOf(record).socket.c_str());
+    RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.before">());
     ASSIGN_OR_RETURN(record.daemon, StartDaemonOf(CallOf(record), held.get()));
     RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.started">());
     RETURN_IF_ERROR(WriteRecord(record));
@@ -329,7 +330,7 @@ base::StatusOr<bool> Exports::IsUsed(const Export& record) const {
 }
 
 base::Status Exports::QuitExport(const Export& record) const {
-  ASSIGN_OR_RETURN(const base::UniqueFd process, OpenDaemon(record.daemon));
+  ASSIGN_OR_RETURN(const base::UniqueFd process, platform::OpenDaemon(record.daemon));
   if (!process.valid()) {
     return Error(StatusCode::kUnavailable, "process {} has ended already", record.daemon.pid);
   }
@@ -356,7 +357,7 @@ bool Exports::HasNothingToLose(const Export& record) const {
 base::Status Exports::StopExport(const Export& record) {
   const std::string id = IdOf(record.volume.store, record.volume.image);
   RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.end">());
-  base::Status ended = KillDaemon(record.daemon, seconds(2));
+  base::Status ended = platform::KillDaemon(record.daemon, seconds(2));
   if (platform::KillMarkedProcesses(MarkOf(id), seconds(2)) > 0 && ended.ok()) {
     ended = Error(StatusCode::kDeadlineExceeded, "a daemon of volume {} does not end",
                   Quote(record.volume.image));
@@ -457,7 +458,7 @@ base::Status Exports::Kill(const std::string& store, const std::string& image) {
     // killed.
     const std::optional<Export> held = FindExport(id);
     if (held.has_value()) {
-      const base::Status killed = KillDaemon(held->daemon, seconds(2));
+      const base::Status killed = platform::KillDaemon(held->daemon, seconds(2));
       if (!killed.ok()) LOG_WARNING("volume {}: {}", Quote(image), base::ToString(killed));
     }
     std::this_thread::sleep_for(kConnectPause);

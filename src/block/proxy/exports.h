@@ -115,7 +115,7 @@ class Exports {
   };
   struct Repair {
     std::string id;
-    DaemonId daemon;  // the one that died, or that has the connections
+    platform::DaemonId daemon;  // the one that died, or that has the connections
   };
 
   explicit Exports(Options options) : options_(std::move(options)) {}
@@ -172,9 +172,10 @@ class Exports {
   // Remembers the settings that the agent sent again; an adopted export has none.
   void RememberSettings(const std::string& id, const base::Json& settings);
   // Quarantines the volume `id`, whose daemon `died`, and has it shown again if that is safe.
-  void MarkDeath(const std::string& id, const DaemonId& died, const std::string& how);
+  void MarkDeath(const std::string& id, const platform::DaemonId& died, const std::string& how);
   // The first part of that. True: it is quarantined, and no write can have been lost.
-  bool QuarantineDead(const std::string& id, const DaemonId& died, const std::string& how);
+  bool QuarantineDead(const std::string& id, const platform::DaemonId& died,
+                      const std::string& how);
   void QueueRepair(RepairKind kind, Repair repair) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Does the work of repairs_, one volume after the other.
   void RepairExports(const std::stop_token& stop);
@@ -182,12 +183,13 @@ class Exports {
   bool TryRepair(RepairKind kind, const Repair& repair, const std::stop_token& stop);
   // Shows the volume `id` again, whose daemon `died`, unless it was closed since. False: another
   // call works on it.
-  bool ShowAgain(const std::string& id, const DaemonId& died, const std::stop_token& stop);
+  bool ShowAgain(const std::string& id, const platform::DaemonId& died,
+                 const std::stop_token& stop);
   // Ends the connections to an NBD server that a growth has left in the daemon. If the daemon does
   // not answer, RepairExports tries again. The caller has the volume's key.
   void EndSpareConnections(const Export& record);
   // Tries once. False: the daemon did not answer, or another call works on the volume.
-  bool EndSpareConnectionsOf(const std::string& id, const DaemonId& daemon);
+  bool EndSpareConnectionsOf(const std::string& id, const platform::DaemonId& daemon);
 
   const Options options_;
   std::string boot_id_;
@@ -198,7 +200,7 @@ class Exports {
   std::map<std::string, Export> exports_ ABSL_GUARDED_BY(mutex_);
   // The exports that CloseUnused found unused at its last round, by id. Only the watching thread
   // uses it.
-  std::map<std::string, DaemonId> unused_;
+  std::map<std::string, platform::DaemonId> unused_;
   // A thread of its own does these, because each start may take program_within, and deaths of other
   // daemons are told meanwhile.
   std::multimap<RepairKind, Repair> repairs_ ABSL_GUARDED_BY(mutex_);

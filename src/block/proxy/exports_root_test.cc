@@ -398,7 +398,7 @@ TEST_F(ProxyTest, ADaemonThatDiedWhileNoProxyRanIsSeenAtTheNextStart) {
   const pid_t daemon = Daemon();
   StopProxy();
   kill(daemon, SIGKILL);
-  ASSERT_OK(proxy::OpenDaemon({.pid = daemon, .start_time = 0}));
+  ASSERT_OK(platform::OpenDaemon({.pid = daemon, .start_time = 0}));
   StartProxy();
   ListUntil(
       [](const base::Json& one) { return base::json::String(one, {"state"}) == "quarantined"; });

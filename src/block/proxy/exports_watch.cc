@@ -70,14 +70,16 @@ void Exports::AwaitLeftovers(steady_clock::time_point deadline) {
   }
 }
 
-void Exports::MarkDeath(const std::string& id, const DaemonId& died, const std::string& how) {
-  ReapDaemon(died);
+void Exports::MarkDeath(const std::string& id, const platform::DaemonId& died,
+                        const std::string& how) {
+  platform::ReapDaemon(died);
   if (!QuarantineDead(id, died, how)) return;
   base::MutexLock lock(mutex_);
   QueueRepair(RepairKind::kShowAgain, {id, died});
 }
 
-bool Exports::QuarantineDead(const std::string& id, const DaemonId& died, const std::string& how) {
+bool Exports::QuarantineDead(const std::string& id, const platform::DaemonId& died,
+                             const std::string& how) {
   const auto hold = keys_.LockExclusive(id);
   if (!hold.ok()) return false;  // the holder of the key or the next round handles the death
   std::optional<Export> record = FindExport(id);
@@ -156,7 +158,7 @@ void Exports::EndSpareConnections(const Export& record) {
   QueueRepair(RepairKind::kEndSpareConnections, {id, record.daemon});
 }
 
-bool Exports::EndSpareConnectionsOf(const std::string& id, const DaemonId& daemon) {
+bool Exports::EndSpareConnectionsOf(const std::string& id, const platform::DaemonId& daemon) {
   const auto hold = keys_.LockExclusive(id);
   if (!hold.ok()) return false;
   const std::optional<Export> record = FindExport(id);
@@ -167,7 +169,8 @@ bool Exports::EndSpareConnectionsOf(const std::string& id, const DaemonId& daemo
   return EndUnusedConnections(CallOf(*record), steady_clock::now() + kSpareAnswerTime).ok();
 }
 
-bool Exports::ShowAgain(const std::string& id, const DaemonId& died, const std::stop_token& stop) {
+bool Exports::ShowAgain(const std::string& id, const platform::DaemonId& died,
+                        const std::stop_token& stop) {
   const auto hold = keys_.LockExclusive(id);
   if (!hold.ok()) return false;
   const std::optional<Export> record = FindExport(id);
@@ -205,7 +208,7 @@ void Exports::WakeWatcher() const {
 }
 
 void Exports::CloseUnused(const std::stop_token& stop) {
-  std::map<std::string, DaemonId> unused;
+  std::map<std::string, platform::DaemonId> unused;
   for (const Export& record : List()) {
     if (stop.stop_requested()) return;
     const std::string id = IdOf(record.volume.store, record.volume.image);
@@ -228,7 +231,7 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "daemons");
   struct Watched {
     std::string id;
-    DaemonId daemon;
+    platform::DaemonId daemon;
     base::UniqueFd process;
   };
   auto next_look = steady_clock::now() + kUnusedTime;
@@ -241,7 +244,7 @@ void Exports::WatchDaemons(const std::stop_token& stop) {
     for (const Export& record : List()) {
       if (record.state != Export::State::kServing) continue;
       const std::string id = IdOf(record.volume.store, record.volume.image);
-      auto process = OpenDaemon(record.daemon);
+      auto process = platform::OpenDaemon(record.daemon);
       if (!process.ok()) {
         LOG_WARNING("volume {}: {}", Quote(record.volume.image), base::ToString(process.status()));
         continue;  // the next round looks again

@@ -50,7 +50,7 @@ TEST_F(ProgramExportsTest, GrowAndEnd) {
   const Export record = exports_->List().front();
   ASSERT_OK(exports_->Close("store", "pvc-1"));
   EXPECT_THAT(exports_->List(), IsEmpty());
-  const auto process = OpenDaemon(record.daemon);
+  const auto process = platform::OpenDaemon(record.daemon);
   ASSERT_OK(process);
   EXPECT_FALSE(process->valid());
   EXPECT_FALSE(std::filesystem::exists(shown->path));

@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "block/proxy/qmp_client.h"
+#include "platform/processes/qmp_client.h"
 
 namespace berth::block::proxy {
 
@@ -50,8 +50,8 @@ Json OnTopOf(const std::string& connection, bool read_only) {
 }
 
 // Connects to the volume's server, as a node of that name.
-base::Status AddConnection(QmpClient& qmp, const ExportCall& call, const std::string& name,
-                           steady_clock::time_point deadline) {
+base::Status AddConnection(platform::QmpClient& qmp, const ExportCall& call,
+                           const std::string& name, steady_clock::time_point deadline) {
   ASSIGN_OR_RETURN(const Json server, ServerAddress(call.volume.server));
   return qmp
       .Call("blockdev-add",
@@ -66,7 +66,7 @@ base::Status AddConnection(QmpClient& qmp, const ExportCall& call, const std::st
 }
 
 // The names of the daemon's connections to the volume's server.
-base::StatusOr<std::vector<std::string>> ListConnections(QmpClient& qmp,
+base::StatusOr<std::vector<std::string>> ListConnections(platform::QmpClient& qmp,
                                                          steady_clock::time_point deadline) {
   ASSIGN_OR_RETURN(const Json nodes,
                    qmp.Call("query-named-block-nodes", {{"flat", true}}, deadline));
@@ -81,7 +81,7 @@ base::StatusOr<std::vector<std::string>> ListConnections(QmpClient& qmp,
 // An NBD server tells the size when a client connects, so the volume gets a new connection, with
 // the size of now. QEMU flushes the earlier one and waits for its requests before it takes the new
 // one. EndQemuConnections then ends the one that is not in use.
-base::Status ConnectAnew(QmpClient& qmp, const ExportCall& call,
+base::Status ConnectAnew(platform::QmpClient& qmp, const ExportCall& call,
                          steady_clock::time_point deadline) {
   ASSIGN_OR_RETURN(const std::vector<std::string> earlier, ListConnections(qmp, deadline));
   if (earlier.empty()) {
@@ -103,15 +103,15 @@ base::Status ConnectAnew(QmpClient& qmp, const ExportCall& call,
       .status();
 }
 
-bool RunsOrIsUnknown(const DaemonId& daemon) {
-  const auto process = OpenDaemon(daemon);
+bool RunsOrIsUnknown(const platform::DaemonId& daemon) {
+  const auto process = platform::OpenDaemon(daemon);
   return !process.ok() || process->valid();
 }
 
 }  // namespace
 
-base::StatusOr<DaemonId> StartQemu(const ExportCall& call, int held) {
-  return StartDaemon(
+base::StatusOr<platform::DaemonId> StartQemu(const ExportCall& call, int held) {
+  return platform::StartDaemon(
       {.program = call.storage_daemon,
        .arguments = {"--chardev",
                      fmt::format("socket,path={},server=on,wait=off,id=qmp", call.socket),
@@ -123,11 +123,11 @@ base::StatusOr<DaemonId> StartQemu(const ExportCall& call, int held) {
 
 base::Status AddQemuExport(const ExportCall& call, steady_clock::time_point deadline) {
   const Volume& volume = call.volume;
-  auto qmp = QmpClient::Connect(call.socket, deadline);
+  auto qmp = platform::QmpClient::Connect(call.socket, deadline);
   while (qmp.status().code() == StatusCode::kUnavailable && steady_clock::now() < deadline &&
          RunsOrIsUnknown(call.daemon) && !call.stop.stop_requested()) {
     std::this_thread::sleep_for(kListenPause);
-    qmp = QmpClient::Connect(call.socket, deadline);
+    qmp = platform::QmpClient::Connect(call.socket, deadline);
   }
   if (!qmp.ok() && call.stop.stop_requested()) {
     return Error(StatusCode::kCancelled, "the I/O proxy ends before its daemon listens: {}",
@@ -141,7 +141,7 @@ base::Status AddQemuExport(const ExportCall& call, steady_clock::time_point dead
     node = {{"node-name", kNode},
             {"read-only", volume.read_only},
             {"driver", "file"},
-            {"filename", fmt::format("/proc/self/fd/{}", kHeldFd)},
+            {"filename", fmt::format("/proc/self/fd/{}", platform::kHeldFd)},
             {"locking", "off"},
             {"aio", "threads"},
             {"cache", {{"direct", true}}},
@@ -167,13 +167,13 @@ base::Status AddQemuExport(const ExportCall& call, steady_clock::time_point dead
 
 base::Status GrowQemuExport(const ExportCall& call, int64_t size,
                             steady_clock::time_point deadline) {
-  ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(call.socket, deadline));
+  ASSIGN_OR_RETURN(platform::QmpClient qmp, platform::QmpClient::Connect(call.socket, deadline));
   if (!call.volume.server.empty()) return ConnectAnew(qmp, call, deadline);
   return qmp.Call("block_resize", {{"node-name", kNode}, {"size", size}}, deadline).status();
 }
 
 base::Status EndQemuConnections(const ExportCall& call, steady_clock::time_point deadline) {
-  ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(call.socket, deadline));
+  ASSIGN_OR_RETURN(platform::QmpClient qmp, platform::QmpClient::Connect(call.socket, deadline));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListConnections(qmp, deadline));
   if (names.size() <= 1) return base::OkStatus();
   for (const std::string& name : names) {
@@ -187,7 +187,7 @@ base::Status EndQemuConnections(const ExportCall& call, steady_clock::time_point
 }
 
 base::Status QuitQemu(const ExportCall& call, steady_clock::time_point deadline) {
-  ASSIGN_OR_RETURN(QmpClient qmp, QmpClient::Connect(call.socket, deadline));
+  ASSIGN_OR_RETURN(platform::QmpClient qmp, platform::QmpClient::Connect(call.socket, deadline));
   return qmp.Call("quit", Json::object(), deadline).status();
 }
 

@@ -7,10 +7,10 @@
 
 namespace berth::block::proxy {
 
-base::StatusOr<DaemonId> StartQemu(const ExportCall& call, int held);
+base::StatusOr<platform::DaemonId> StartQemu(const ExportCall& call, int held);
 
-// Waits until the daemon listens, has it open the image that it holds (storage_daemon.h) or the NBD
-// server's export, and has it mount the FUSE file.
+// Waits until the daemon listens, has it open the image that it holds (platform/processes/daemon.h)
+// or the NBD server's export, and has it mount the FUSE file.
 base::Status AddQemuExport(const ExportCall& call, std::chrono::steady_clock::time_point deadline);
 
 base::Status GrowQemuExport(const ExportCall& call, int64_t size,

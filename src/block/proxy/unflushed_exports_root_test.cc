@@ -70,7 +70,7 @@ with socket.socket(socket.AF_UNIX) as listener:
     OpenExports();
   }
   bool Lives() const {
-    const auto process = OpenDaemon(daemon_.daemon);
+    const auto process = platform::OpenDaemon(daemon_.daemon);
     return process.ok() && process->valid();
   }
   void ExpectQuarantined(const std::string& why = "Input/output error") const {

@@ -66,19 +66,22 @@ base::Status ReadFailure(const ExportCall& call) {
 
 }  // namespace
 
-base::StatusOr<DaemonId> StartVolumeProgram(const ExportCall& call, int held) {
+// The settings are written before the program runs.
+static_assert(calls::kMostSettings <= platform::kMostInput);
+
+base::StatusOr<platform::DaemonId> StartVolumeProgram(const ExportCall& call, int held) {
   Json settings = call.volume.settings.is_object() ? call.volume.settings : Json::object();
   settings[calls::kSocket] = call.socket;
   settings[calls::kFile] = call.file;
   settings[calls::kImage] = call.volume.image;
   settings[calls::kReadOnly] = call.volume.read_only;
   settings[calls::kShared] = call.volume.shared;
-  return StartDaemon({.program = call.volume.program,
-                      .arguments = {"serve"},
-                      .mark = call.mark,
-                      .log = call.log,
-                      .input = base::json::Dump(settings),
-                      .held = held});
+  return platform::StartDaemon({.program = call.volume.program,
+                                .arguments = {"serve"},
+                                .mark = call.mark,
+                                .log = call.log,
+                                .input = base::json::Dump(settings),
+                                .held = held});
 }
 
 base::Status AwaitVolumeProgram(const ExportCall& call, steady_clock::time_point deadline) {
@@ -88,7 +91,7 @@ base::Status AwaitVolumeProgram(const ExportCall& call, steady_clock::time_point
       RETURN_IF_ERROR(answered);
       return base::FaultPoint<"block.proxy_export.shown">();
     }
-    const auto process = OpenDaemon(call.daemon);
+    const auto process = platform::OpenDaemon(call.daemon);
     if (process.ok() && !process->valid()) return ReadFailure(call);
     if (call.stop.stop_requested()) {
       return Error(StatusCode::kCancelled, "the I/O proxy ends before {} serves the volume",

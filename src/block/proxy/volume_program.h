@@ -10,7 +10,7 @@
 namespace berth::block::proxy {
 
 // INVALID_ARGUMENT: the settings are too long.
-base::StatusOr<DaemonId> StartVolumeProgram(const ExportCall& call, int held);
+base::StatusOr<platform::DaemonId> StartVolumeProgram(const ExportCall& call, int held);
 
 // Waits until the program serves.
 base::Status AwaitVolumeProgram(const ExportCall& call,

@@ -1,9 +1,9 @@
-// Speaks QMP, QEMU's machine protocol, with one qemu-storage-daemon over its UNIX socket: a
-// greeting, then lines of JSON, one for each command's answer and for each event
+// Speaks QMP, QEMU's machine protocol, with one qemu-storage-daemon or one virtual machine over its
+// UNIX socket: a greeting, then lines of JSON, one for each command's answer and for each event
 // (docs/interop/qmp-spec of QEMU).
 //
-// Not thread-safe. UNAVAILABLE: the daemon went away; DEADLINE_EXCEEDED: it did not answer. In both
-// cases the command may have been executed.
+// Not thread-safe. UNAVAILABLE: the process went away; DEADLINE_EXCEEDED: it did not answer. In
+// both cases the command may have been executed.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 
-namespace berth::block::proxy {
+namespace berth::platform {
 
 // Splits the stream into its JSON objects, one a line. Each line has a bound.
 class QmpReader {
@@ -41,10 +41,10 @@ class QmpClient {
   // process listens at `socket`. FAILED_PRECONDITION: the greeting is not QMP's.
   static base::StatusOr<QmpClient> Connect(const std::string& socket, Deadline deadline);
 
-  // Runs a command and gives its "return". FAILED_PRECONDITION: the daemon refused the command; the
-  // message is the daemon's.
-  base::StatusOr<base::Json> Call(std::string_view command, base::Json arguments,
-                                  Deadline deadline);
+  // Runs a command and gives its "return". `descriptor` goes with the command (add-fd); the caller
+  // keeps it; -1: none. FAILED_PRECONDITION: QEMU refused the command; the message is QEMU's.
+  base::StatusOr<base::Json> Call(std::string_view command, base::Json arguments, Deadline deadline,
+                                  int descriptor = -1);
 
  private:
   explicit QmpClient(base::UniqueFd socket) : socket_(std::move(socket)) {}
@@ -55,4 +55,4 @@ class QmpClient {
   int64_t next_id_ = 1;
 };
 
-}  // namespace berth::block::proxy
+}  // namespace berth::platform

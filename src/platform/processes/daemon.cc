@@ -1,4 +1,4 @@
-#include "block/proxy/storage_daemon.h"
+#include "platform/processes/daemon.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,9 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "base/fault.h"
 #include "base/files/process_stat.h"
-#include "base/ipc/export_call.h"
 #include "base/log.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
@@ -21,7 +19,7 @@
 #include "platform/processes/own_folder.h"
 #include "platform/processes/process_walk.h"
 
-namespace berth::block::proxy {
+namespace berth::platform {
 namespace {
 
 using base::Error;
@@ -42,7 +40,7 @@ constexpr const char* kBufferSettings[] = {
 
 std::string FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
-  if (std::string own = platform::FindInOwnFolder(name); !own.empty()) return own;
+  if (std::string own = FindInOwnFolder(name); !own.empty()) return own;
   const char* path = std::getenv("PATH");
   std::string_view folders = path != nullptr ? path : "/usr/sbin:/usr/bin:/sbin:/bin";
   while (!folders.empty()) {
@@ -58,19 +56,19 @@ std::string FindProgram(const std::string& name) {
 base::StatusOr<base::UniqueFd> MakeInput(const std::string& text) {
   if (text.empty()) {
     base::UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!nothing.valid()) return platform::ErrnoError(errno, "open /dev/null");
+    if (!nothing.valid()) return ErrnoError(errno, "open /dev/null");
     return nothing;
   }
-  if (text.size() > base::ipc::volume_export::kMostSettings) {
-    return Error(StatusCode::kInvalidArgument, "the settings have {} bytes, {} at most",
-                 text.size(), base::ipc::volume_export::kMostSettings);
+  if (text.size() > kMostInput) {
+    return Error(StatusCode::kInvalidArgument, "the input of a daemon has {} bytes, {} at most",
+                 text.size(), kMostInput);
   }
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return platform::ErrnoError(errno, "make a pipe");
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return ErrnoError(errno, "make a pipe");
   base::UniqueFd output(ends[0]);
   const base::UniqueFd filling(ends[1]);
   if (write(filling.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    return Error(StatusCode::kResourceExhausted, "the settings do not fit into a pipe");
+    return Error(StatusCode::kResourceExhausted, "the input of a daemon does not fit into a pipe");
   }
   fcntl(output.get(), F_SETFL, O_RDONLY);  // the daemon may wait for its input's end
   return output;
@@ -96,11 +94,11 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   const base::UniqueFd log(open(
       options.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!log.valid()) {
-    return platform::ErrnoError(errno, "open the log " + base::Quote(options.log));
+    return ErrnoError(errno, "open the log " + base::Quote(options.log));
   }
   // The child writes the errno of a failed execve into this pipe. A successful execve closes it.
   int exec_error[2];
-  if (pipe2(exec_error, O_CLOEXEC) != 0) return platform::ErrnoError(errno, "make a pipe");
+  if (pipe2(exec_error, O_CLOEXEC) != 0) return ErrnoError(errno, "make a pipe");
   const base::UniqueFd error_read(exec_error[0]);
   base::UniqueFd error_write(exec_error[1]);
   // The descriptors get high numbers, so that the dup2 calls below do not overwrite them.
@@ -109,14 +107,13 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   const base::UniqueFd in(fcntl(input.get(), F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd out(fcntl(log.get(), F_DUPFD_CLOEXEC, 16));
   if (!high.valid() || !in.valid() || !out.valid() || (options.held >= 0 && !held.valid())) {
-    return platform::ErrnoError(errno, "prepare the descriptors of " + base::Quote(program));
+    return ErrnoError(errno, "prepare the descriptors of " + base::Quote(program));
   }
   error_write.Reset();
-  RETURN_IF_ERROR(base::FaultPoint<"block.proxy_daemon.before">());
   sigset_t none;
   sigemptyset(&none);
   const pid_t pid = fork();
-  if (pid < 0) return platform::ErrnoError(errno, "fork");
+  if (pid < 0) return ErrnoError(errno, "fork");
   if (pid == 0) {
     // Only async-signal-safe calls from here on.
     setsid();
@@ -140,14 +137,14 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   int error = 0;
   pollfd ready = {error_read.get(), POLLIN, 0};
   if (poll(&ready, 1, 10'000) > 0 && read(error_read.get(), &error, sizeof error) > 0) {
-    platform::ReapLater(pid);
-    return platform::ErrnoError(error, "start " + base::Quote(program));
+    ReapLater(pid);
+    return ErrnoError(error, "start " + base::Quote(program));
   }
   const DaemonId id{.pid = pid, .start_time = base::ReadStartTicks(pid)};
   if (id.start_time == 0) {
     // Nobody could tell later whether a process with this pid is the daemon.
     kill(pid, SIGKILL);
-    platform::ReapLater(pid);
+    ReapLater(pid);
     return Error(StatusCode::kUnavailable, "read when process {} of {} started", pid,
                  base::Quote(program));
   }
@@ -157,29 +154,29 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
 namespace {
 
 bool HasEnded(const base::UniqueFd& process) {
-  return platform::WaitReadable(process.get(), std::chrono::steady_clock::now());
+  return WaitReadable(process.get(), std::chrono::steady_clock::now());
 }
 
 }  // namespace
 
 base::StatusOr<base::UniqueFd> OpenDaemon(const DaemonId& id) {
   if (id.pid <= 0) return base::UniqueFd();
-  base::UniqueFd process = platform::OpenPid(id.pid);
+  base::UniqueFd process = OpenPid(id.pid);
   if (!process.valid()) {
     // EINVAL and ENOENT: no process has this number, but a thread or a session has it.
     if (errno == ESRCH || errno == EINVAL || errno == ENOENT) return base::UniqueFd();
-    return platform::ErrnoError(errno, fmt::format("look whether process {} runs", id.pid));
+    return ErrnoError(errno, fmt::format("look whether process {} runs", id.pid));
   }
-  const auto stat = platform::ReadForeignStat(id.pid);
+  const auto stat = ReadForeignStat(id.pid);
   const bool is_another = stat.ok() && stat->start_ticks != id.start_time;
   return HasEnded(process) || is_another ? base::UniqueFd() : std::move(process);
 }
 
 void ReapDaemon(const DaemonId& id) {
   if (id.pid <= 0) return;
-  const base::UniqueFd process = platform::OpenPid(id.pid);
+  const base::UniqueFd process = OpenPid(id.pid);
   if (!process.valid()) return;
-  const auto stat = platform::ReadForeignStat(id.pid);
+  const auto stat = ReadForeignStat(id.pid);
   if (!stat.ok() || stat->start_ticks != id.start_time) return;
   // A pidfd names this process even if its pid is used again meanwhile.
   siginfo_t end = {};
@@ -192,14 +189,14 @@ base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
     ReapDaemon(id);
     return base::OkStatus();
   }
-  if (const auto stat = platform::ReadForeignStat(id.pid); !stat.ok()) {
+  if (const auto stat = ReadForeignStat(id.pid); !stat.ok()) {
     if (HasEnded(fd)) return base::OkStatus();
     return Error(StatusCode::kDeadlineExceeded,
                  "it is not known whether process {} is the daemon: {}", id.pid,
                  base::Message(stat.status()));
   }
   if (syscall(SYS_pidfd_send_signal, fd.get(), SIGKILL, nullptr, 0) != 0 && errno != ESRCH) {
-    return platform::ErrnoError(errno, fmt::format("kill process {}", id.pid));
+    return ErrnoError(errno, fmt::format("kill process {}", id.pid));
   }
   pollfd ended = {fd.get(), POLLIN, 0};
   if (poll(&ended, 1, static_cast<int>(within.count())) > 0) {
@@ -211,4 +208,4 @@ base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within) {
                id.pid);
 }
 
-}  // namespace berth::block::proxy
+}  // namespace berth::platform

@@ -1,7 +1,9 @@
-// Starts and kills the daemons that show volumes: qemu-storage-daemon, or a program of Berth. Each
-// volume has its own daemon, so that the death of one affects no other volume, and a daemon whose
-// server hangs can be killed. A daemon runs in its own session and outlives the process that
-// started it. Its pid and start time identify it.
+// Starts and kills daemons that outlive the process that started them, each in its own session:
+// those that show volumes (block/proxy), and the virtual machines of sandboxes (crust/machine).
+// Each has its own process, so that the death of one affects no other, and one that hangs can be
+// killed. Its pid and start time identify it.
+//
+// Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +16,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 
-namespace berth::block::proxy {
+namespace berth::platform {
 
 struct DaemonId {
   pid_t pid = 0;
@@ -26,7 +28,7 @@ struct DaemonOptions {
   std::vector<std::string> arguments;
   std::string mark;  // a variable of its environment: "NAME=value"
   std::string log;   // a file for its output and its errors
-  // What it reads from its standard input: at most ipc::volume_export::kMostSettings bytes. Never
+  // What it reads from its standard input: at most kMostInput bytes. Never
   // on a disk.
   std::string input;
   // An open file that the daemon inherits as descriptor kHeldFd, and so holds with its lock as long
@@ -35,6 +37,8 @@ struct DaemonOptions {
 };
 
 inline constexpr int kHeldFd = 3;
+// The input fits into a pipe, because it is written before the daemon runs.
+inline constexpr size_t kMostInput = 60'000;
 
 // FAILED_PRECONDITION: the program is not installed. INVALID_ARGUMENT: the input is too long.
 base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options);
@@ -54,4 +58,4 @@ void ReapDaemon(const DaemonId& id);
 // error: it is not known whether the daemon lives.
 base::Status KillDaemon(const DaemonId& id, std::chrono::milliseconds within);
 
-}  // namespace berth::block::proxy
+}  // namespace berth::platform

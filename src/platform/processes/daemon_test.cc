@@ -1,4 +1,4 @@
-#include "block/proxy/storage_daemon.h"
+#include "platform/processes/daemon.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,10 +9,10 @@
 #include "base/assert_ok.h"
 #include "base/files/process_stat.h"
 
-namespace berth::block::proxy {
+namespace berth::platform {
 namespace {
 
-class StorageDaemonTest : public testing::Test {
+class DaemonTest : public testing::Test {
  protected:
   void SetUp() override {
     daemon_.pid = fork();
@@ -37,7 +37,7 @@ class StorageDaemonTest : public testing::Test {
   rlimit before_ = {};
 };
 
-TEST_F(StorageDaemonTest, WithoutDescriptorsALivingDaemonIsNotTakenForDead) {
+TEST_F(DaemonTest, WithoutDescriptorsALivingDaemonIsNotTakenForDead) {
   AllowDescriptors(0);
   const auto opened = OpenDaemon(daemon_);
   const base::Status killed = KillDaemon(daemon_, std::chrono::seconds(5));
@@ -49,7 +49,7 @@ TEST_F(StorageDaemonTest, WithoutDescriptorsALivingDaemonIsNotTakenForDead) {
   EXPECT_TRUE(again->valid());
 }
 
-TEST_F(StorageDaemonTest, ADaemonThatEndedAndAnotherProcessWithItsNumberAreNotTheDaemon) {
+TEST_F(DaemonTest, ADaemonThatEndedAndAnotherProcessWithItsNumberAreNotTheDaemon) {
   const DaemonId another = {.pid = daemon_.pid, .start_time = daemon_.start_time + 1};
   const auto other = OpenDaemon(another);
   ASSERT_OK(other);
@@ -62,7 +62,7 @@ TEST_F(StorageDaemonTest, ADaemonThatEndedAndAnotherProcessWithItsNumberAreNotTh
   EXPECT_FALSE(ended->valid());
 }
 
-TEST_F(StorageDaemonTest, OnlyItsOwnEndIsTakenFromTheKernel) {
+TEST_F(DaemonTest, OnlyItsOwnEndIsTakenFromTheKernel) {
   ASSERT_EQ(kill(daemon_.pid, SIGKILL), 0);
   siginfo_t end = {};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(daemon_.pid), &end, WEXITED | WNOWAIT), 0);
@@ -76,4 +76,4 @@ TEST_F(StorageDaemonTest, OnlyItsOwnEndIsTakenFromTheKernel) {
 }
 
 }  // namespace
-}  // namespace berth::block::proxy
+}  // namespace berth::platform

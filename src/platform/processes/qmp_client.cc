@@ -1,4 +1,4 @@
-#include "block/proxy/qmp_client.h"
+#include "platform/processes/qmp_client.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "base/log.h"
 #include "platform/errno.h"
 
-namespace berth::block::proxy {
+namespace berth::platform {
 
 using base::Error;
 using base::Json;
@@ -26,13 +27,31 @@ base::Status WaitFor(int fd, short events, QmpClient::Deadline deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0) {
-      return Error(StatusCode::kDeadlineExceeded, "qemu-storage-daemon does not answer");
+      return Error(StatusCode::kDeadlineExceeded, "QEMU does not answer");
     }
     pollfd ready = {fd, events, 0};
     const int polled = poll(&ready, 1, static_cast<int>(std::min<int64_t>(left.count(), 60'000)));
     if (polled > 0) return base::OkStatus();
-    if (polled < 0 && errno != EINTR) return platform::ErrnoError(errno, "wait for QMP");
+    if (polled < 0 && errno != EINTR) return ErrnoError(errno, "wait for QMP");
   }
+}
+
+// Sends what fits, and the descriptor with the first byte. Returns the number of bytes, or -1 and
+// errno.
+ssize_t SendSome(int socket, std::string_view bytes, int descriptor) {
+  iovec part = {.iov_base = const_cast<char*>(bytes.data()), .iov_len = bytes.size()};
+  msghdr parts = {.msg_iov = &part, .msg_iovlen = 1};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+  if (descriptor >= 0) {
+    parts.msg_control = room;
+    parts.msg_controllen = sizeof room;
+    cmsghdr* head = CMSG_FIRSTHDR(&parts);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(head), &descriptor, sizeof(int));
+  }
+  return sendmsg(socket, &parts, MSG_NOSIGNAL);
 }
 
 }  // namespace
@@ -81,7 +100,7 @@ base::StatusOr<QmpClient> QmpClient::Connect(const std::string& socket, Deadline
     if (error == ENOENT || error == ECONNREFUSED || error == EAGAIN) {
       return Error(StatusCode::kUnavailable, "{}: no process listens", context);
     }
-    return platform::ErrnoError(error, context);
+    return ErrnoError(error, context);
   }
   QmpClient client(std::move(fd));
   ASSIGN_OR_RETURN(const Json greeting, client.Receive(deadline));
@@ -101,26 +120,27 @@ base::StatusOr<Json> QmpClient::Receive(Deadline deadline) {
     const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) {
-      return Error(StatusCode::kUnavailable, "qemu-storage-daemon closed its QMP socket");
+      return Error(StatusCode::kUnavailable, "QEMU closed its QMP socket");
     }
     RETURN_IF_ERROR(reader_.AddBytes({buffer.data(), static_cast<size_t>(got)}));
   }
 }
 
-base::StatusOr<Json> QmpClient::Call(std::string_view command, Json arguments, Deadline deadline) {
+base::StatusOr<Json> QmpClient::Call(std::string_view command, Json arguments, Deadline deadline,
+                                     int descriptor) {
   const int64_t id = next_id_++;
   Json request = {{"execute", command}, {"id", id}};
   if (!arguments.empty()) request["arguments"] = std::move(arguments);
   const std::string line = base::json::Dump(request) + "\n";
   for (size_t sent = 0; sent < line.size();) {
-    const ssize_t n = send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    const ssize_t n =
+        SendSome(socket_.get(), std::string_view(line).substr(sent), sent == 0 ? descriptor : -1);
     if (n > 0) {
       sent += static_cast<size_t>(n);
     } else if (n < 0 && errno == EAGAIN) {
       RETURN_IF_ERROR(WaitFor(socket_.get(), POLLOUT, deadline));
     } else if (n < 0 && errno != EINTR) {
-      return Error(StatusCode::kUnavailable, "{}: qemu-storage-daemon closed its QMP socket",
-                   command);
+      return Error(StatusCode::kUnavailable, "{}: QEMU closed its QMP socket", command);
     }
   }
   for (int i = 0; i < kMostEvents; ++i) {
@@ -137,4 +157,4 @@ base::StatusOr<Json> QmpClient::Call(std::string_view command, Json arguments, D
                kMostEvents);
 }
 
-}  // namespace berth::block::proxy
+}  // namespace berth::platform
