@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/ipc/crust_call.h"
 #include "base/ipc/server.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "crust/handler.h"
+#include "crust/machine/accelerator.h"
+#include "crust/machine/guest_image.h"
+#include "crust/machine/vm_sandbox.h"
 #include "crust/mount_namespace.h"
 #include "crust/namespace_sandbox.h"
 #include "crust/services.h"
@@ -16,6 +20,7 @@
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
 #include "platform/files/selinux.h"
+#include "platform/processes/own_folder.h"
 #include "rpc/socket_file.h"
 #include "rpc/unix_server.h"
 #include "rpc/unix_socket.h"
@@ -71,6 +76,36 @@ StatusOr<std::vector<std::string>> FindKernelFileSystems(const std::vector<std::
   return known;
 }
 
+// INVALID_ARGUMENT: an option of the guests is wrong, or asks for what they cannot do.
+Status CheckGuest(const CrustHandlerOptions& options) {
+  const GuestOptions& guest = options.guest;
+  for (const auto& [what, path] :
+       {std::pair("kernel", &guest.kernel), {"modules", &guest.modules}}) {
+    if (!path->starts_with('/')) {
+      return Error(StatusCode::kInvalidArgument,
+                   "sandboxes that are virtual machines need the path of the guests' {}, and {} is "
+                   "not absolute",
+                   what, Quote(*path));
+    }
+  }
+  constexpr int64_t kLeastMemory = 128, kMostMemory = int64_t{1} << 20;
+  constexpr int kMostCpus = 64;
+  if (guest.memory_mib < kLeastMemory || guest.memory_mib > kMostMemory) {
+    return Error(StatusCode::kInvalidArgument, "a guest's memory is from {} to {} MiB, not {}",
+                 kLeastMemory, kMostMemory, guest.memory_mib);
+  }
+  if (guest.cpus < 1 || guest.cpus > kMostCpus) {
+    return Error(StatusCode::kInvalidArgument, "a guest has from 1 to {} processors, not {}",
+                 kMostCpus, guest.cpus);
+  }
+  if (!options.shares.empty() || !options.utility_shares.empty()) {
+    return Error(
+        StatusCode::kInvalidArgument,
+        "sandboxes that are virtual machines mount no shares, because they have no network");
+  }
+  return base::OkStatus();
+}
+
 class CrustHandlerImpl final : public CrustHandler {
  public:
   ~CrustHandlerImpl() override {
@@ -82,8 +117,15 @@ class CrustHandlerImpl final : public CrustHandler {
 
   Status Run(const CrustHandlerOptions& options) {
     RETURN_IF_ERROR(CheckPaths(options));
-    Offer offer{.shares = options.shares, .selinux = platform::KernelHasSelinux()};
-    ASSIGN_OR_RETURN(offer.file_systems, FindKernelFileSystems(options.file_systems));
+    const bool is_vm = options.sandbox == SandboxType::kVm;
+    if (is_vm) RETURN_IF_ERROR(CheckGuest(options));
+    // The files of a volume in a guest are not labelled by this kernel.
+    Offer offer{.shares = options.shares, .selinux = !is_vm && platform::KernelHasSelinux()};
+    if (is_vm) {
+      ASSIGN_OR_RETURN(offer.file_systems, FindFileSystemsOfGuest(options));
+    } else {
+      ASSIGN_OR_RETURN(offer.file_systems, FindKernelFileSystems(options.file_systems));
+    }
     ASSIGN_OR_RETURN(offer.capabilities, ParseCapabilities(options.capabilities));
     for (const std::string& share : options.utility_shares) {
       const size_t equals = share.find('=');
@@ -101,10 +143,14 @@ class CrustHandlerImpl final : public CrustHandler {
     const std::string grafts = ipc::crust::GraftFolder(options.run_folder);
     RETURN_IF_ERROR(platform::MakeFolders(grafts, 0700));
     RETURN_IF_ERROR(PreparePins(*mounter_, grafts));
-    ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, *exec_,
-                                                  {.pins = paths.HolderFolder(),
-                                                   .utilities = paths.UtilityFolder(),
-                                                   .kubelet = options.kubelet_folder}));
+    if (is_vm) {
+      ASSIGN_OR_RETURN(kind_, MakeVmSandboxes(options, paths, offer.file_systems));
+    } else {
+      ASSIGN_OR_RETURN(kind_, NewNamespaceSandboxes(*mounter_, *exec_,
+                                                    {.pins = paths.HolderFolder(),
+                                                     .utilities = paths.UtilityFolder(),
+                                                     .kubelet = options.kubelet_folder}));
+    }
     ASSIGN_OR_RETURN(handler_, Handler::Start({.paths = paths,
                                                .kubelet_folder = options.kubelet_folder,
                                                .offer = std::move(offer),
@@ -120,6 +166,41 @@ class CrustHandlerImpl final : public CrustHandler {
   }
 
  private:
+  static StatusOr<std::vector<std::string>> FindFileSystemsOfGuest(
+      const CrustHandlerOptions& options) {
+    ASSIGN_OR_RETURN(const KernelModules modules, KernelModules::Read(options.guest.modules));
+    return FindGuestFileSystems(modules, options.file_systems);
+  }
+
+  // Writes the image that guests boot, and chooses how they run.
+  StatusOr<std::unique_ptr<SandboxKind>> MakeVmSandboxes(
+      const CrustHandlerOptions& options, const Paths& paths,
+      const std::vector<std::string>& file_systems) {
+    const GuestOptions& guest = options.guest;
+    ASSIGN_OR_RETURN(const KernelModules modules, KernelModules::Read(guest.modules));
+    std::string program = guest.program;
+    if (program.empty()) program = platform::FindInOwnFolder("berth-guest");
+    if (program.empty()) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "berth-guest, the first program of the guests, is not beside this program");
+    }
+    ASSIGN_OR_RETURN(const std::string image, MakeGuestImage(program, modules, file_systems));
+    RETURN_IF_ERROR(platform::WriteDurably<"crust.guest_image">(paths.GuestImage(), image));
+    machine_ = {.kernel = guest.kernel,
+                .image = paths.GuestImage(),
+                .memory_mib = guest.memory_mib,
+                .cpus = guest.cpus,
+                .tsc_khz = MeasureTscKhz(),
+                .boot_within = guest.boot_within,
+                .answer_within = guest.answer_within};
+    const VmFolders folders = {.records = paths.MachineRecordFolder(),
+                               .machines = paths.MachineFolder()};
+    ASSIGN_OR_RETURN(std::unique_ptr<SandboxKind> kind, NewVmSandboxes(machine_, folders));
+    ASSIGN_OR_RETURN(const MachineRecords records, MachineRecords::Open(folders.records));
+    ASSIGN_OR_RETURN(machine_.accelerator, ChooseAccelerator(machine_, records, folders.machines));
+    return kind;
+  }
+
   Status Listen(const CrustHandlerOptions& options) {
     for (const std::string& socket : {options.socket, options.oci_socket}) {
       RETURN_IF_ERROR(platform::MakeFolders(std::string(base::FolderOf(socket)), 0755));
@@ -138,6 +219,7 @@ class CrustHandlerImpl final : public CrustHandler {
   base::UniqueFd lock_;
   const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   const std::unique_ptr<platform::Exec> exec_ = platform::NewHostExec();
+  MachineSettings machine_;  // of sandboxes that are virtual machines
   std::unique_ptr<SandboxKind> kind_;
   std::unique_ptr<Handler> handler_;
   std::optional<base::WorkerPool> workers_;

@@ -1,11 +1,14 @@
-// The CRUST handler as a whole (`berth crust-handler`): sandboxes that are mount namespaces, and
-// the two sockets on which the node agent and berth-oci ask for their volumes.
+// The CRUST handler as a whole (`berth crust-handler`): sandboxes that are mount namespaces or
+// virtual machines, and the two sockets on which the node agent and berth-oci ask for their
+// volumes.
 //
-// All its state is in the data folder, in the mount namespaces that are bound there, and in the run
-// folder. So a new handler on the same folders goes on, and containers do not notice the restart.
-// It must run in the host's mount namespace.
+// All its state is in the data folder, in the mount namespaces that are bound there, in the virtual
+// machines that run, and in the run folder. So a new handler on the same folders goes on, and
+// containers do not notice the restart. It must run in the host's mount namespace.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +17,23 @@
 
 namespace berth::crust {
 
+enum class SandboxType { kNamespace, kVm };
+
+// Of sandboxes that are virtual machines (machine/machine.h).
+struct GuestOptions {
+  std::string kernel;   // the file of the guests' kernel
+  std::string modules;  // the folder of its modules, such as /lib/modules/6.1.0-42-cloud-amd64
+  std::string program;  // berth-guest; empty: the one beside this program
+  int64_t memory_mib = 256;
+  int cpus = 1;
+  // As in MachineSettings.
+  std::chrono::milliseconds boot_within{std::chrono::seconds(60)};
+  std::chrono::milliseconds answer_within{std::chrono::seconds(20)};
+};
+
 struct CrustHandlerOptions {
+  SandboxType sandbox = SandboxType::kNamespace;
+  GuestOptions guest;      // for kVm
   std::string socket;      // CRUST, as RuntimeClass.fsMgmtSocket names it
   std::string oci_socket;  // for berth-oci
   std::string data_folder = "/var/lib/berth/crust";

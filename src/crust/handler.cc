@@ -338,7 +338,15 @@ Status Handler::ClearSandbox(Entry& entry) {
   std::vector<platform::TargetPath> targets;
   for (const VolumeRecord& volume : record.volumes) targets.push_back(volume.target);
   for (const platform::TargetPath& target : targets) {
-    const Status gone = steps_.UnpublishVolume(entry, target);
+    Status gone = steps_.UnpublishVolume(entry, target);
+    // A kernel of the sandbox's own that hangs or has ended is not waited for.
+    const bool silent =
+        gone.code() == StatusCode::kDeadlineExceeded || gone.code() == StatusCode::kUnavailable;
+    if (silent && entry.sandbox != nullptr && entry.sandbox->ForceEnd().ok()) {
+      LOG_WARNING("sandbox {} is ended by force: {}", Quote(record.sandbox_id),
+                  base::ToString(gone));
+      gone = steps_.UnpublishVolume(entry, target);
+    }
     if (first.ok()) first = gone;
   }
   RETURN_IF_ERROR(first);

@@ -5,11 +5,14 @@
 //     holders/              a private mount
 //       <id>                the sandbox's mount namespace, bound there (nsfs)
 //     utilities/            a private mount: where mount utilities mount (utility_mount.h)
+//     guest.cpio            what virtual machines boot (machine/guest_image.h)
 //     kata/                 the files of the handler in front of Kata (kata/volume_table.h)
 //   <run>/                  /run/berth/crust: base/ipc/crust_call.h draws the rest of it
 //     records/
 //       sandboxes/<id>.json what is known of each sandbox (records/sandbox_records.h)
 //       pods/<uid>.json     the volumes that all sandboxes of a pod get (records/pod_records.h)
+//       machines/<id>.json  the virtual machine of a sandbox (machine/machine_record.h)
+//     machines/<hash>/      its sockets and its log (machine/machine.h)
 #pragma once
 
 #include <string>
@@ -30,6 +33,11 @@ class Paths {
   std::string FormerPodFolder() const { return data_ + "/pods"; }
   std::string HolderFolder() const { return data_ + "/holders"; }
   std::string UtilityFolder() const { return data_ + "/utilities"; }
+  // Of sandboxes that are virtual machines: their records, their folders, and the image that they
+  // boot.
+  std::string MachineRecordFolder() const { return run_ + "/records/machines"; }
+  std::string MachineFolder() const { return run_ + "/machines"; }
+  std::string GuestImage() const { return data_ + "/guest.cpio"; }
   // Folders of the pods' plans and of the sandboxes' marks (base/ipc/crust_call.h).
   std::string PlanFolder() const { return run_ + "/plans"; }
   std::string MarkFolder() const { return run_ + "/sandboxes"; }

@@ -1,5 +1,5 @@
-// The interface of a sandbox in which volumes are mounted. There is one kind now, a mount namespace
-// on this host (namespace_sandbox.h). A virtual machine could be another kind.
+// The interface of a sandbox in which volumes are mounted. There are two kinds: a mount namespace
+// on this host (namespace_sandbox.h), and a virtual machine (machine/vm_sandbox.h).
 //
 // The other parts of this folder (service, records, config.json) use only this interface. Not
 // thread-safe: the handler calls one sandbox from one thread at a time. Every call that may block
@@ -78,6 +78,13 @@ class Sandbox {
   // is not mounted in the sandbox any more. PERMISSION_DENIED: a symlink leads out of the volume,
   // or `sub_path` is a device or a symlink.
   virtual base::StatusOr<Graft> MakeGraft(const MountPlan& plan, const std::string& sub_path) = 0;
+
+  // Ends a sandbox of its own kernel at once, because that kernel does not unmount: its volumes are
+  // unmounted and their devices free, and what it had not written is lost. The sandbox cannot be
+  // used any more, only be removed. UNIMPLEMENTED: the sandbox has the host's kernel.
+  virtual base::Status ForceEnd() {
+    return base::Error(base::StatusCode::kUnimplemented, "the sandbox has the host's kernel");
+  }
 
   // Removes the sandbox with its mounts. OK if it is removed already.
   virtual base::Status RemoveSandbox() = 0;

@@ -1,4 +1,6 @@
+#include <map>
 #include <memory>
+#include <string>
 
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
@@ -7,6 +9,30 @@
 #include "crust/crust_handler.h"
 
 namespace berth::cmd {
+
+namespace {
+
+void AddGuestOptions(CLI::App& command, crust::CrustHandlerOptions& options) {
+  const std::map<std::string, crust::SandboxType> types = {
+      {"namespace", crust::SandboxType::kNamespace}, {"vm", crust::SandboxType::kVm}};
+  command
+      .add_option("--sandbox", options.sandbox,
+                  "What a sandbox is: a mount namespace of this host (\"namespace\", the default), "
+                  "or a virtual machine whose own kernel mounts the volumes (\"vm\")")
+      ->transform(CLI::CheckedTransformer(types));
+  command.add_option("--guest-kernel", options.guest.kernel,
+                     "The kernel of sandboxes that are virtual machines, such as "
+                     "/boot/vmlinuz-6.1.0-42-cloud-amd64");
+  command.add_option("--guest-modules", options.guest.modules,
+                     "The folder of that kernel's modules, such as "
+                     "/lib/modules/6.1.0-42-cloud-amd64");
+  command.add_option("--guest-memory", options.guest.memory_mib, "Memory of each guest, in MiB")
+      ->capture_default_str();
+  command.add_option("--guest-cpus", options.guest.cpus, "Processors of each guest")
+      ->capture_default_str();
+}
+
+}  // namespace
 
 void AddCrustHandlerCommand(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
@@ -51,6 +77,7 @@ void AddCrustHandlerCommand(CLI::App& app, int& exit_code) {
                    "File systems that a mount utility mounts from a share, such as glusterfs; or "
                    "TYPE=PROGRAM, where the utility is not the host's mount.TYPE")
       ->delimiter(',');
+  AddGuestOptions(*command, *options);
   command->add_flag("-v", *verbosity, "Log more");
   command->callback([options, verbosity, &exit_code] {
     StopSignals signals;

@@ -1,11 +1,10 @@
 #include <endian.h>
-#include <linux/btrfs.h>
-#include <sys/ioctl.h>
 
 #include <cerrno>
 
 #include "base/log.h"
 #include "platform/file_systems/file_systems.h"
+#include "platform/file_systems/grow.h"
 #include "platform/processes/child.h"
 
 namespace berth::platform {
@@ -15,14 +14,6 @@ using base::Quote;
 
 constexpr std::chrono::minutes kGrowTimeout(2);
 constexpr off_t kSuperblock = 64 * 1024;
-
-int GrowFileSystem(int root) {
-  btrfs_ioctl_vol_args args = {};
-  args.name[0] = 'm';
-  args.name[1] = 'a';
-  args.name[2] = 'x';
-  return ioctl(root, BTRFS_IOC_RESIZE, &args) == 0 ? 0 : errno;
-}
 
 base::StatusOr<bool> HasLogTree(const std::string& device) {
   constexpr size_t kLogRoot = 0x60;  // btrfs_super_block::log_root; little-endian, 0: none
@@ -68,16 +59,16 @@ class BtrfsFileSystem : public FileSystem {
     const std::string what = fmt::format("grow btrfs on {}", Quote(device));
     if (mount_point.empty()) {
       return base::Annotate(RunOnDetachedMount(device, type(), {}, 2 * kGrowTimeout,
-                                               [](int root) { return GrowFileSystem(root); }),
+                                               [](int root) { return GrowMountedBtrfs(root); }),
                             what);
     }
     return GrowByPath(what, mount_point, kGrowTimeout,
-                      [](int root) { return GrowFileSystem(root); });
+                      [](int root) { return GrowMountedBtrfs(root); });
   }
 
   base::Status GrowMounted(int root, const std::string& device) const override {
     return GrowByDescriptor(fmt::format("grow btrfs on {}", Quote(device)), root, kGrowTimeout,
-                            [](int opened) { return GrowFileSystem(opened); });
+                            [](int opened) { return GrowMountedBtrfs(opened); });
   }
 
   // -m changes only the visible UUID in the superblock, and leaves all metadata as it is. But it

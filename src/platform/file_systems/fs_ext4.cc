@@ -1,6 +1,4 @@
 #include <endian.h>
-#include <sys/ioctl.h>
-#include <sys/statfs.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +10,7 @@
 #include "platform/devices/device_file.h"
 #include "platform/file_systems/ext4_superblock.h"
 #include "platform/file_systems/file_systems.h"
+#include "platform/file_systems/grow.h"
 
 namespace berth::platform {
 namespace {
@@ -25,18 +24,11 @@ constexpr int kCorrected = 1;
 
 constexpr std::chrono::minutes kExt4GrowTimeout(10);
 
-// The kernel's interface for growing, which has no header (fs/ext4/ext4.h): the new size in blocks.
-constexpr unsigned long kResizeFs = _IOW('f', 16, uint64_t);
-
 // 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
 int GrowFileSystem(int root, const char* device) {
-  struct statfs fs = {};
-  if (fstatfs(root, &fs) != 0) return errno;
   uint64_t bytes = 0;
   if (const int error = ReadBlockDeviceSize(device, bytes); error != 0) return error;
-  if (fs.f_bsize <= 0) return EINVAL;
-  const uint64_t blocks = bytes / static_cast<uint64_t>(fs.f_bsize);
-  return ioctl(root, kResizeFs, &blocks) == 0 ? 0 : errno;
+  return GrowMountedExt4(root, bytes);
 }
 
 class Ext4FileSystem : public FileSystem {

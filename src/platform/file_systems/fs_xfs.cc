@@ -1,5 +1,4 @@
 #include <endian.h>
-#include <sys/ioctl.h>
 
 #include <cerrno>
 
@@ -8,6 +7,7 @@
 #include "platform/devices/device_file.h"
 #include "platform/errno.h"
 #include "platform/file_systems/file_systems.h"
+#include "platform/file_systems/grow.h"
 #include "platform/processes/child.h"
 
 namespace berth::platform {
@@ -18,38 +18,11 @@ using base::Quote;
 constexpr std::chrono::minutes kMountTimeout(2);  // a mount may replay a long log
 constexpr std::chrono::minutes kXfsGrowTimeout(2);
 
-// The kernel's interface for growing (ioctl_xfs_fsgrowfsdata(2)), whose header Debian ships apart.
-struct XfsGeometryV1 {
-  uint32_t block_size, rt_extent_size, ag_blocks, ag_count, log_blocks, sector_size, inode_size,
-      imax_percent;
-  uint64_t data_blocks, rt_blocks, rt_extents, log_start;
-  unsigned char uuid[16];
-  uint32_t stripe_unit, stripe_width;
-  int32_t version;
-  uint32_t flags, log_sector_size, rt_sector_size, dir_block_size;
-};
-struct XfsGrowData {
-  uint64_t new_blocks;
-  uint32_t imax_percent;
-};
-constexpr unsigned long kGetGeometryV1 = _IOR('X', 100, XfsGeometryV1);
-constexpr unsigned long kGrowData = _IOW('X', 110, XfsGrowData);
-static_assert(sizeof(XfsGeometryV1) == 112 && sizeof(XfsGrowData) == 16);
-
 // 0 or an errno; async-signal-safe. `root` is any descriptor in the file system.
 int GrowFileSystem(int root, const std::string& device) {
-  XfsGeometryV1 geometry = {};
-  if (ioctl(root, kGetGeometryV1, &geometry) != 0) return errno;
-  if (geometry.block_size == 0) return EINVAL;
   uint64_t bytes = 0;
   if (const int error = ReadBlockDeviceSize(device.c_str(), bytes); error != 0) return error;
-  const XfsGrowData grow = {bytes / geometry.block_size, geometry.imax_percent};
-  if (grow.new_blocks <= geometry.data_blocks) return 0;
-  if (ioctl(root, kGrowData, &grow) == 0) return 0;
-  // A remainder that is too small for an allocation group stays unused.
-  const uint64_t rest = grow.new_blocks - geometry.data_blocks;
-  constexpr uint64_t kMinGroupBlocks = 64;
-  return errno == EINVAL && rest < kMinGroupBlocks ? 0 : errno;
+  return GrowMountedXfs(root, bytes);
 }
 
 class XfsFileSystem : public FileSystem {
