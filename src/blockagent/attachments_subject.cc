@@ -1,6 +1,7 @@
 // The part of Attachments that reads what the API says about a volume that is to be mounted.
 #include <algorithm>
 
+#include "api/kinds/pod_claims.h"
 #include "base/log.h"
 #include "blockagent/attachments.h"
 
@@ -19,9 +20,7 @@ enum class ClaimUse { kNone, kByName, kByTemplate };
 ClaimUse FindClaimUse(const api::Pod& pod, const std::string& claim) {
   for (const api::PodVolume& volume : pod.volumes()) {
     if (volume.claim_name() == claim) return ClaimUse::kByName;
-    if (volume.has_claim_template() && pod.name() + "-" + volume.name() == claim) {
-      return ClaimUse::kByTemplate;
-    }
+    if (api::FindClaimName(pod, volume) == claim) return ClaimUse::kByTemplate;
   }
   return ClaimUse::kNone;
 }

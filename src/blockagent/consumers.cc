@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/kinds/kinds.h"
+#include "api/kinds/pod_claims.h"
 #include "base/log.h"
 #include "blockagent/node_cleanups.h"
 
@@ -42,11 +43,7 @@ bool HasStarted(const api::Pod& pod) {
 // The member of the pod's volumes that is the claim; nullptr: there is none.
 const Json* FindUseOfClaim(const api::Pod& pod, const std::string& claim) {
   for (const Json& one : base::json::Array(pod.json(), {"spec", "volumes"})) {
-    const bool is_own = base::json::Find(one, {"ephemeral"}) != nullptr &&
-                        pod.name() + "-" + base::json::String(one, {"name"}) == claim;
-    if (is_own || base::json::String(one, {"persistentVolumeClaim", "claimName"}) == claim) {
-      return &one;
-    }
+    if (api::FindClaimName(pod, api::PodVolume(one)) == claim) return &one;
   }
   return nullptr;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/kinds/pod_claims.h"
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "base/log.h"
@@ -37,10 +38,8 @@ std::optional<std::string> OwnClassName(const PersistentVolumeClaim& claim) {
 std::vector<std::string> ClaimNames(const api::Pod& pod) {
   std::vector<std::string> names;
   for (const api::PodVolume& volume : pod.volumes()) {
-    if (!volume.claim_name().empty()) {
-      names.push_back(volume.claim_name());
-    } else if (volume.has_claim_template()) {
-      names.push_back(fmt::format("{}-{}", pod.name(), volume.name()));
+    if (std::string name = api::FindClaimName(pod, volume); !name.empty()) {
+      names.push_back(std::move(name));
     }
   }
   return names;

@@ -5,6 +5,7 @@
 
 #include "api/kinds/block_kinds.h"
 #include "api/kinds/csi_names.h"
+#include "api/kinds/pod_claims.h"
 #include "api/kinds/snapshots.h"
 #include "cli/explain/live.h"
 
@@ -42,8 +43,7 @@ std::string MakeSubject(const api::KindInfo& kind, const std::string& name) {
 bool UsesClaim(const api::Pod& pod, const std::string& claim) {
   const std::vector<api::PodVolume> volumes = pod.volumes();
   return std::any_of(volumes.begin(), volumes.end(), [&](const api::PodVolume& volume) {
-    return volume.claim_name() == claim ||
-           (volume.has_claim_template() && pod.name() + "-" + volume.name() == claim);
+    return api::FindClaimName(pod, volume) == claim;
   });
 }
 
@@ -251,10 +251,8 @@ class Gatherer {
 std::vector<std::pair<std::string, std::string>> ListClaims(const api::Pod& pod) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const api::PodVolume& volume : pod.volumes()) {
-    if (!volume.claim_name().empty()) out.emplace_back(volume.name(), volume.claim_name());
-    if (volume.has_claim_template()) {
-      out.emplace_back(volume.name(), pod.name() + "-" + volume.name());
-    }
+    std::string claim = api::FindClaimName(pod, volume);
+    if (!claim.empty()) out.emplace_back(volume.name(), std::move(claim));
   }
   return out;
 }

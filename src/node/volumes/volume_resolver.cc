@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "api/kinds/pod_claims.h"
+
 namespace berth::node {
 namespace {
 
@@ -122,7 +124,7 @@ StatusOr<volume::VolumeSpec> VolumeResolver::SpecOf(const api::Pod& pod,
     spec.read_only = volume.claim_read_only();
   } else if (type == "ephemeral") {
     RETURN_IF_ERROR(
-        FindClaim(pod, pod.name() + "-" + volume.name(), /*owned=*/true, in_use, spec, out));
+        FindClaim(pod, api::FindClaimName(pod, volume), /*owned=*/true, in_use, spec, out));
   }
   if (spec.pv != nullptr && spec.pv->has_csi() && spec.pv->csi().read_only()) spec.read_only = true;
   const Usage usage = UsageOf(pod, volume.name());
