@@ -33,7 +33,9 @@ constexpr size_t kLongestLabel = 4096;
 // The path of a descriptor that only this thread may have (long_work.h). The extended attributes of
 // what it leads to can be read and set also where the descriptor itself was opened with O_PATH, and
 // those of a symlink, too.
-std::string OwnPath(const UniqueFd& fd) { return fmt::format("/proc/thread-self/fd/{}", fd.get()); }
+std::string LabelPath(const UniqueFd& fd) {
+  return fmt::format("/proc/thread-self/fd/{}", fd.get());
+}
 
 class Labeller {
  public:
@@ -59,7 +61,7 @@ class Labeller {
   }
 
   Status SetLabel(const UniqueFd& fd) const {
-    const std::string path = OwnPath(fd);
+    const std::string path = LabelPath(fd);
     if (HasLabel(path)) return base::OkStatus();
     // With the zero at its end, as libselinux writes it.
     if (setxattr(path.c_str(), kLabel, label_.c_str(), label_.size() + 1, 0) == 0) {
@@ -87,7 +89,7 @@ class Labeller {
   // Names the file by its path, which begins at the root of its mount if that is in no namespace.
   Status Failure(int error, std::string_view call, const UniqueFd& fd) const {
     char path[PATH_MAX];
-    const ssize_t size = readlink(OwnPath(fd).c_str(), path, sizeof(path));
+    const ssize_t size = readlink(LabelPath(fd).c_str(), path, sizeof(path));
     const std::string_view file(path, size < 0 ? 0 : static_cast<size_t>(size));
     return ErrnoError(error, fmt::format("relabel {}: {} {}", Quote(root_), call, Quote(file)));
   }
