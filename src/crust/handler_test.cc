@@ -194,8 +194,8 @@ TEST_F(HandlerTest, FilesGetTheLabelOfTheSandboxIfTheRequestNamesNone) {
     std::ofstream(folder_ / "bundle/config.json") << config;
     ASSERT_OK(handler_->RuntimePublishVolume(request));
     ASSERT_OK(handler_->RuntimePublishVolume(request));
-    const auto record =
-        DecodeSandboxRecord(*platform::ReadFile(paths_.RecordFolder() + "/" + kSandbox + ".json"));
+    const auto record = SandboxRecordKind::Decode(
+        *platform::ReadFile(paths_.RecordFolder() + "/" + kSandbox + ".json"));
     ASSERT_OK(record);
     ASSERT_EQ(record->volumes.size(), 1u);
     const auto* relabel = record->volumes[0].plan.Find<RelabelFiles>();
