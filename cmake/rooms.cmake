@@ -5,7 +5,8 @@
 #   berth_NAME_vm_test    a program of its *_vm_test.cc         (label vm: tests/vm runs it in a virtual machine)
 # fake_*.cc files belong to the tests of this room and of those above: library berth_NAME_fakes.
 # '/' in a room's name is written '_' in its targets. Folders within a room's folder that are part of it
-# are named by FOLDERS.
+# are named by FOLDERS. The root tests of those that APART names take long, so that they are a program of their own beside
+# the others: berth_NAME_FOLDER_root_test.
 
 # Two precompiled headers that all targets share: one for products, and one with GoogleTest for tests, which are
 # compiled without optimisation, because that halves their time and nobody waits for what they compute themselves.
@@ -38,7 +39,7 @@ function(berth_compile_tests_in_batches target)
 endfunction()
 
 function(berth_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;FOLDERS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPS;LIBS;FOLDERS;APART" ${ARGN})
   string(REPLACE "/" "_" target ${name})
   set(target berth_${target})
   set(folders ${CMAKE_SOURCE_DIR}/src/${name})
@@ -86,6 +87,12 @@ function(berth_room name)
   if(tests)
     berth_test(${target}_test unit ${target} "${deps}" ${tests})
   endif()
+  foreach(inner ${ROOM_APART})
+    set(apart ${root_tests})
+    list(FILTER apart INCLUDE REGEX "/${inner}/[^/]*$")
+    list(REMOVE_ITEM root_tests ${apart})
+    berth_test(${target}_${inner}_root_test root ${target} "${deps}" ${apart})
+  endforeach()
   if(root_tests)
     berth_test(${target}_root_test root ${target} "${deps}" ${root_tests})
   endif()

@@ -1,6 +1,6 @@
 """Images of file systems whose superblocks somebody has damaged on purpose: what a tenant can hand to the kernel that mounts them.
 
-A seed gives the same damage each time. The checksum of a damaged superblock is right again in most images, because a kernel stops reading
+A seed gives the same damage to the same superblock. The checksum of a damaged superblock is right again in most images, because a kernel stops reading
 at a wrong one."""
 import random
 import struct
