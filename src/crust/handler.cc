@@ -25,6 +25,9 @@ using base::Status;
 using base::StatusCode;
 using base::StatusOr;
 
+// How long the handler waits for a busy device of a sandbox that has ended before it tries later.
+constexpr std::chrono::milliseconds kGlance(200);
+
 std::string ResolveFolder(const std::string& folder) {
   std::error_code error;
   const auto path = std::filesystem::weakly_canonical(folder, error);
@@ -172,7 +175,7 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
     return OkStatus();
   }
   // No container uses the new sandbox yet, so it can be cleared.
-  if (const Status undone = ClearSandbox(*entry); !undone.ok()) {
+  if (const Status undone = ClearSandbox(*entry, options_.free_within); !undone.ok()) {
     LOG_WARNING("clear sandbox {}: {}", Quote(sandbox_id), base::ToString(undone));
     watch_.Add(sandbox_id);
   }
@@ -321,13 +324,13 @@ Status Handler::EndSandbox(const std::string& sandbox_id) {
   StatusOr<Hold> hold = HoldSandbox(sandbox_id, {.interrupt = true});
   if (hold.status().code() == StatusCode::kNotFound) return OkStatus();
   RETURN_IF_ERROR(hold);
-  const Status ended = ClearSandbox(**hold);
+  const Status ended = ClearSandbox(**hold, options_.free_within);
   // watch_ unpublishes the volumes that are left.
   if (!ended.ok()) watch_.Add(sandbox_id);
   return base::Annotate(ended, fmt::format("end sandbox {}", Quote(sandbox_id)));
 }
 
-Status Handler::ClearSandbox(Entry& entry) {
+Status Handler::ClearSandbox(Entry& entry, std::chrono::milliseconds free_within) {
   SandboxRecord& record = entry.record;
   if (!record.ending) {
     record.ending = true;
@@ -338,14 +341,14 @@ Status Handler::ClearSandbox(Entry& entry) {
   std::vector<platform::TargetPath> targets;
   for (const VolumeRecord& volume : record.volumes) targets.push_back(volume.target);
   for (const platform::TargetPath& target : targets) {
-    Status gone = steps_.UnpublishVolume(entry, target);
+    Status gone = steps_.UnpublishVolume(entry, target, free_within);
     // A kernel of the sandbox's own that hangs or has ended is not waited for.
     const bool silent =
         gone.code() == StatusCode::kDeadlineExceeded || gone.code() == StatusCode::kUnavailable;
     if (silent && entry.sandbox != nullptr && entry.sandbox->ForceEnd().ok()) {
       LOG_WARNING("sandbox {} is ended by force: {}", Quote(record.sandbox_id),
                   base::ToString(gone));
-      gone = steps_.UnpublishVolume(entry, target);
+      gone = steps_.UnpublishVolume(entry, target, free_within);
     }
     if (first.ok()) first = gone;
   }
@@ -375,7 +378,9 @@ base::KeyedWorkers::Outcome Handler::ClearSandboxIfEnded(const std::string& sand
     const auto next = CheckSandboxExists(entry, options_.paths.run(), options_.check_interval);
     if (next.has_value()) return Outcome::After(*next);
   }
-  return Outcome::From(ClearSandbox(entry));
+  // It holds the sandbox only for a moment each time, because it comes again, and a call about one
+  // of several busy volumes must get to say which process keeps it.
+  return Outcome::From(ClearSandbox(entry, std::min(options_.free_within, kGlance)));
 }
 
 StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {

@@ -139,8 +139,9 @@ class Handler final : public RuntimeCalls {
 
   base::Status CheckPublish(const SandboxRecord& record,
                             const wire::RuntimePublishVolumeRequest& request) const;
-  // Unpublishes all volumes, and forgets the sandbox when none is left.
-  base::Status ClearSandbox(Entry& entry);
+  // Unpublishes all volumes, and forgets the sandbox when none is left. `free_within`: as in
+  // VolumeSteps::UnpublishVolume.
+  base::Status ClearSandbox(Entry& entry, std::chrono::milliseconds free_within);
 
   // The work of watch_ on a sandbox.
   base::KeyedWorkers::Outcome ClearSandboxIfEnded(const std::string& sandbox_id);

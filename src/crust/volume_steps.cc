@@ -172,7 +172,8 @@ Status VolumeSteps::MountVolume(Entry& entry, VolumeRecord& volume, bool absent)
   return published;
 }
 
-Status VolumeSteps::UnpublishVolume(Entry& entry, const platform::TargetPath& target) {
+Status VolumeSteps::UnpublishVolume(Entry& entry, const platform::TargetPath& target,
+                                    std::optional<std::chrono::milliseconds> free_within) {
   SandboxRecord& record = entry.record;
   VolumeRecord* volume = record.FindTarget(target);
   if (volume == nullptr) return OkStatus();
@@ -183,17 +184,20 @@ Status VolumeSteps::UnpublishVolume(Entry& entry, const platform::TargetPath& ta
   // The use is removed before the check whether another sandbox uses the device. So the last of two
   // unpublishes at the same time waits until the device is free.
   sandboxes_.RemoveUse(rpc::SandboxId(record.sandbox_id), target);
-  const Status forgotten = ForgetVolume(entry, *volume);
+  const Status forgotten = ForgetVolume(entry, *volume, free_within.value_or(free_within_));
   if (forgotten.ok()) return OkStatus();
   const VolumeRecord* left = record.FindTarget(target);
   if (left->state != VolumeState::kFailed) sandboxes_.RecordUse(record.sandbox_id, *left);
   return forgotten;
 }
 
-Status VolumeSteps::ForgetVolume(Entry& entry, VolumeRecord& volume) {
+Status VolumeSteps::ForgetVolume(Entry& entry, VolumeRecord& volume,
+                                 std::chrono::milliseconds free_within) {
   SandboxRecord& record = entry.record;
   // A failed volume is not mounted, so a user of its device has nothing to do with it.
-  if (volume.state != VolumeState::kFailed) RETURN_IF_ERROR(WaitUntilFree(record, volume));
+  if (volume.state != VolumeState::kFailed) {
+    RETURN_IF_ERROR(WaitUntilFree(record, volume, free_within));
+  }
   RETURN_IF_ERROR(RemoveEmptyFolders(volume.target.text()));
   const std::string host_volume_id = volume.host_volume_id;
   RETURN_IF_ERROR(ChangeRecord(record, [&] {
@@ -204,11 +208,12 @@ Status VolumeSteps::ForgetVolume(Entry& entry, VolumeRecord& volume) {
   return OkStatus();
 }
 
-Status VolumeSteps::WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume) {
+Status VolumeSteps::WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume,
+                                  std::chrono::milliseconds free_within) {
   if (!volume.plan.device.block || sandboxes_.IsUsedElsewhere(record.sandbox_id, volume)) {
     return OkStatus();
   }
-  return WaitUntilDeviceIsFree(volume.plan.device, free_within_);
+  return WaitUntilDeviceIsFree(volume.plan.device, free_within);
 }
 
 }  // namespace berth::crust

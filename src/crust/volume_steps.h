@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -41,8 +42,10 @@ class VolumeSteps {
   base::Status PublishAgain(Entry& entry, VolumeRecord& volume);
   // Unmounts the volume at `target`, waits until its device is free, and removes it
   // from the record. OK if no volume is recorded there. It does not wait for a device that another
-  // sandbox or target uses. FAILED_PRECONDITION: the device stays in use.
-  base::Status UnpublishVolume(Entry& entry, const platform::TargetPath& target);
+  // sandbox or target uses. `free_within` is shorter than the handler's for a caller who comes
+  // again. FAILED_PRECONDITION: the device stays in use.
+  base::Status UnpublishVolume(Entry& entry, const platform::TargetPath& target,
+                               std::optional<std::chrono::milliseconds> free_within = std::nullopt);
 
  private:
   // Applies `change` to the record and writes it. If the write fails, the volumes of the record
@@ -53,8 +56,10 @@ class VolumeSteps {
   base::Status RecordOtherPath(Entry& entry, VolumeRecord& volume, VolumeRecord other);
   base::Status MountVolume(Entry& entry, VolumeRecord& volume, bool absent);
   // Waits until the unmounted volume's device is free, and removes the volume from the record.
-  base::Status ForgetVolume(Entry& entry, VolumeRecord& volume);
-  base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume);
+  base::Status ForgetVolume(Entry& entry, VolumeRecord& volume,
+                            std::chrono::milliseconds free_within);
+  base::Status WaitUntilFree(const SandboxRecord& record, const VolumeRecord& volume,
+                             std::chrono::milliseconds free_within);
 
   SandboxTable& sandboxes_;
   const SandboxRecords& records_;

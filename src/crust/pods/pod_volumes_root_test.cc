@@ -33,8 +33,16 @@ class PodVolumesTest : public HandlerFixture {
   // The kubelet makes another sandbox when one has died.
   void BeAnotherSandbox() { sandbox_ += "n"; }
 
+  // Waits until nothing keeps a sandbox that was deleted from its end any more.
+  void WaitForEnd() {
+    const auto deadline = std::chrono::steady_clock::now() + kCallTime;
+    while (CountIn("run/sandboxes") != 0 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
   void ExpectNothingLeft() {
-    EXPECT_EQ(CountIn("data/pods"), 0u);
+    EXPECT_EQ(CountIn("run/records/pods"), 0u);
     EXPECT_EQ(CountIn("run/plans"), 0u);
     EXPECT_EQ(CountIn("run/records/sandboxes"), 0u);
     EXPECT_EQ(CountIn("run/sandboxes"), 0u);
@@ -230,13 +238,39 @@ TEST_F(PodVolumesTest, AContainerThatWasNeverStartedIsNamedAsTheOneThatHoldsTheV
   Delete(id);
   ASSERT_OK(UnpublishForPod("pv", device.path));
   EXPECT_TRUE(IsFree(device));
-  // Nothing keeps the sandbox from its end any more.
-  const auto deadline = std::chrono::steady_clock::now() + kCallTime;
-  while (CountIn("run/sandboxes") != 0 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  WaitForEnd();
   ExpectNothingLeft();
   EXPECT_THAT(MountedAt(Target("pv")), testing::IsEmpty());
+}
+
+// The handler comes again and again to clear the sandbox, and must not hold it all the time.
+TEST_F(PodVolumesTest, SeveralVolumesThatStayBusyKeepNoCallFromSayingWhy) {
+  options_.free_within = std::chrono::seconds(1);
+  options_.patience = std::chrono::seconds(2);
+  Restart();
+  std::vector<TestMount> mounts;
+  const std::vector<std::string> names = {"pv0", "pv1", "pv2"};
+  std::vector<platform::LoopDevice> devices;
+  for (const std::string& name : names) {
+    devices.push_back(MakeDevice("ext4", 64 * kMiB));
+    ASSERT_OK(Publish(PodRequest(name, devices.back(), "ext4")));
+    mounts.push_back({Target(name), "/" + name});
+  }
+  BeginSandbox();
+  ASSERT_EQ(CreateOnly(Id("one"), false, mounts).exit_code, 0);
+  Delete(sandbox_);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const base::Status busy = UnpublishForPod(names[i], devices[i].path);
+    EXPECT_EQ(busy.code(), StatusCode::kFailedPrecondition) << busy;
+    EXPECT_THAT(base::Message(busy), HasSubstr("'runc"));
+  }
+  Delete(Id("one"));
+  for (size_t i = 0; i < names.size(); ++i) {
+    ASSERT_OK(UnpublishForPod(names[i], devices[i].path));
+    EXPECT_TRUE(IsFree(devices[i]));
+  }
+  WaitForEnd();
+  ExpectNothingLeft();
 }
 
 TEST_F(PodVolumesTest, WhatAnotherProgramMountedAtTheTargetStays) {
