@@ -170,7 +170,7 @@ TEST_F(ContainerdTest, AVolumeOfAPodIsThereInEachSandbox) {
   EXPECT_EQ(ShellIn(*again, "cat /data/sub/file"), "hello\n");
   StopPod();
   EXPECT_TRUE(UnpublishForPod("pv", device.path).ok());
-  EXPECT_EQ(CountIn("data/pods"), 0u);
+  EXPECT_EQ(CountIn("run/records/pods"), 0u);
 }
 
 TEST_F(ContainerdTest, OtherVolumesStillPropagate) {

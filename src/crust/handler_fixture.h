@@ -283,6 +283,7 @@ class HandlerFixture : public testing::Test {
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / folder, error)) {
       count += entry.path().filename() != "" ? 1 : 0;
     }
+    EXPECT_FALSE(error) << folder << ": " << error.message();
     return count;
   }
 
