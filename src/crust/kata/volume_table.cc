@@ -5,8 +5,6 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "crust/requests.h"
-#include "platform/files/durable_file.h"
-#include "platform/files/private_folder.h"
 #include "platform/files/record_files.h"
 
 namespace berth::crust::kata {
@@ -23,13 +21,12 @@ using base::StatusOr;
 using platform::TargetPath;
 
 constexpr int kVersion = 1;
-constexpr size_t kMaxRecordBytes = 8 * 1024 * 1024;
 constexpr size_t kMaxVolumes = 16384;
 constexpr size_t kMaxPodVolumes = 256;
 
 }  // namespace
 
-std::string Encode(const KataPod& record) {
+std::string KataPodKind::Encode(const KataPod& record) {
   std::vector<VolumeRecord> volumes;
   Json rest = Json::array();
   for (const KataVolume& each : record.volumes) {
@@ -46,7 +43,7 @@ std::string Encode(const KataPod& record) {
   return json::Dump(value) + "\n";
 }
 
-StatusOr<KataPod> DecodeKataPod(std::string_view text) {
+StatusOr<KataPod> KataPodKind::Decode(std::string_view text) {
   ASSIGN_OR_RETURN(const Json value,
                    platform::ParseRecord(text, kVersion, {.max_bytes = kMaxRecordBytes}));
   KataPod record{.pod = api::PodUid(json::String(value, {"podUid"})),
@@ -71,24 +68,12 @@ StatusOr<KataPod> DecodeKataPod(std::string_view text) {
 }
 
 StatusOr<std::unique_ptr<VolumeTable>> VolumeTable::Open(const std::string& data) {
-  const std::string folder = data + "/pods";
-  RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
-  ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
-  std::unique_ptr<VolumeTable> table(new VolumeTable(folder, std::move(boot_id)));
-  ASSIGN_OR_RETURN(
-      platform::LoadedRecords<KataPod> files,
-      platform::LoadRecords<KataPod>(
-          folder, {.on_damage = platform::OnDamage::kLeave, .max_bytes = kMaxRecordBytes},
-          DecodeKataPod, [](const KataPod& record) { return record.pod.text(); }));
+  ASSIGN_OR_RETURN(auto records, BootRecords<KataPodKind>::Open(data + "/pods"));
+  ASSIGN_OR_RETURN(auto loaded, records.LoadRecords());
+  std::unique_ptr<VolumeTable> table(new VolumeTable(std::move(records)));
   base::MutexLock lock(table->mutex_);
-  for (const platform::DamagedRecord& damaged : files.damaged) {
-    table->unreadable_.emplace(damaged.name);
-  }
-  for (KataPod& record : files.records) {
-    if (!platform::IsThisBoot(record.boot_id, table->boot_id_)) {
-      RETURN_IF_ERROR(platform::RemoveDurably<"crust.kata_record">(table->Path(record.pod)));
-      continue;
-    }
+  for (const std::string& pod : loaded.unreadable) table->unreadable_.emplace(pod);
+  for (KataPod& record : loaded.records) {
     LOG_INFO("pod {} has {} volumes", record.pod, record.volumes.size());
     for (KataVolume& each : record.volumes) {
       const TargetPath target = each.volume.target;
@@ -114,7 +99,7 @@ StatusOr<base::KeyLocks::Hold> VolumeTable::LockPod(const api::PodUid& pod,
   return Error(StatusCode::kInternal,
                "the record of the volumes of pod {} in {} cannot be read: they stay as they are "
                "until this machine is rebooted",
-               pod, Quote(folder_));
+               pod, Quote(records_.folder()));
 }
 
 Status VolumeTable::ReserveVolume(const KataVolume& volume) {
@@ -143,18 +128,14 @@ Status VolumeTable::ReserveVolume(const KataVolume& volume) {
 }
 
 Status VolumeTable::WriteRecord(const api::PodUid& pod) const {
-  KataPod record{.pod = pod, .boot_id = boot_id_};
+  KataPod record{.pod = pod};
   {
     base::MutexLock lock(mutex_);
     for (const auto& [target, volume] : volumes_) {
       if (volume.pod == pod && !unwritten_.contains(target)) record.volumes.push_back(volume);
     }
   }
-  const Status written =
-      record.volumes.empty()
-          ? platform::RemoveDurably<"crust.kata_record">(Path(pod))
-          : platform::WriteDurably<"crust.kata_record">(Path(pod), Encode(record));
-  return base::Annotate(written, "write the pod's record");
+  return record.volumes.empty() ? records_.RemoveRecord(pod.text()) : records_.WriteRecord(record);
 }
 
 Status VolumeTable::StoreVolume(const KataVolume& volume) {

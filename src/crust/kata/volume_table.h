@@ -6,10 +6,9 @@
 //
 //   a volume:  [publishing] ──▶ [published] ──▶ [unpublishing] ──▶ gone
 //
-// A record is durable before the step that it describes. Records of another boot describe files and
-// placeholders that are gone, and are dropped when they are loaded. Mount options are kept; only
-// root can read the files. Thread-safe, but only one call at a time may change the volumes of a pod
-// (LockPod).
+// A record is written before the step that it describes (records/boot_records.h). Mount options are
+// kept; only root can read the files. Thread-safe, but only one call at a time may change the
+// volumes of a pod (LockPod).
 #pragma once
 
 #include <chrono>
@@ -23,9 +22,11 @@
 #include <vector>
 
 #include "api/kinds/object_ids.h"
+#include "base/fault.h"
 #include "base/key_locks.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "crust/records/boot_records.h"
 #include "crust/records/sandbox_records.h"
 #include "rpc/cri_ids.h"
 
@@ -48,9 +49,15 @@ struct KataPod {
   std::vector<KataVolume> volumes;
 };
 
-std::string Encode(const KataPod& record);
-// Reads what Encode returned. DATA_LOSS: the text is not such a record.
-base::StatusOr<KataPod> DecodeKataPod(std::string_view text);
+struct KataPodKind {
+  using Record = KataPod;
+  static constexpr base::FaultName kFault = "crust.kata_record";
+  static constexpr std::string_view kName = "the pod's record";
+  static std::string IdOf(const KataPod& record) { return record.pod.text(); }
+  static std::string Encode(const KataPod& record);
+  // Reads what Encode returned. DATA_LOSS: the text is not such a record.
+  static base::StatusOr<KataPod> Decode(std::string_view text);
+};
 
 class VolumeTable {
  public:
@@ -85,14 +92,11 @@ class VolumeTable {
   bool IsUsedElsewhere(const KataVolume& volume) const;
 
  private:
-  VolumeTable(std::string folder, std::string boot_id)
-      : folder_(std::move(folder)), boot_id_(std::move(boot_id)) {}
+  explicit VolumeTable(BootRecords<KataPodKind> records) : records_(std::move(records)) {}
 
-  std::string Path(const api::PodUid& pod) const { return folder_ + "/" + pod.text() + ".json"; }
   base::Status WriteRecord(const api::PodUid& pod) const;
 
-  const std::string folder_;
-  const std::string boot_id_;
+  const BootRecords<KataPodKind> records_;
   base::KeyLocks calls_{"pod"};
   mutable base::Mutex mutex_;
   std::set<api::PodUid> unreadable_ ABSL_GUARDED_BY(mutex_);

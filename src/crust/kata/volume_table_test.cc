@@ -96,7 +96,7 @@ TEST_F(VolumeTableTest, OneKernelForAVolumeUnlessAllOnlyRead) {
 TEST_F(VolumeTableTest, RecordsOfAnotherBootAreDropped) {
   KataPod record{.pod = api::PodUid("u1"), .boot_id = "another-boot"};
   record.volumes.push_back(MakeVolume("u1", "a", 5));
-  std::ofstream(folder_ / "data/pods/u1.json") << Encode(record);
+  std::ofstream(folder_ / "data/pods/u1.json") << KataPodKind::Encode(record);
   Reopen();
   EXPECT_THAT(table_->ListPods(), IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(folder_ / "data/pods/u1.json"));
@@ -124,13 +124,13 @@ TEST_F(VolumeTableTest, ASecondCallForAPodIsToldSo) {
 TEST(KataRecordTest, WhatIsNoRecordIsRefused) {
   KataPod record{.pod = api::PodUid("u1"), .boot_id = "boot"};
   record.volumes.push_back(MakeVolume("u1", "a", 5));
-  ASSERT_OK(DecodeKataPod(Encode(record)));
+  ASSERT_OK(KataPodKind::Decode(KataPodKind::Encode(record)));
   for (const char* text :
        {"", "{}", R"({"version":1,"podUid":"u1","bootId":"","volumes":[],"kata":[]})",
         R"({"version":1,"podUid":"../u1","bootId":"b","volumes":[],"kata":[]})",
         R"({"version":1,"podUid":"u1","bootId":"b","volumes":[],"kata":[{}]})",
         R"({"version":2,"podUid":"u1","bootId":"b","volumes":[],"kata":[]})"}) {
-    EXPECT_EQ(DecodeKataPod(text).status().code(), StatusCode::kDataLoss) << text;
+    EXPECT_EQ(KataPodKind::Decode(text).status().code(), StatusCode::kDataLoss) << text;
   }
 }
 

@@ -34,11 +34,11 @@ class BootRecords {
   using Record = typename Kind::Record;
 
   // `folder` is made if missing. The records in `former`, where an earlier version kept them, are
-  // moved into it, because containers may use what they describe.
-  static base::StatusOr<BootRecords> Open(std::string folder, const std::string& former) {
+  // moved into it, because containers may use what they describe; "": there was no other folder.
+  static base::StatusOr<BootRecords> Open(std::string folder, const std::string& former = "") {
     RETURN_IF_ERROR(platform::MakePrivateFolder(folder));
     RETURN_IF_ERROR(platform::RemoveTornWrites(folder));
-    RETURN_IF_ERROR(MoveRecords(former, folder));
+    if (!former.empty()) RETURN_IF_ERROR(MoveRecords(former, folder));
     ASSIGN_OR_RETURN(std::string boot_id, platform::ReadBootId());
     return BootRecords(std::move(folder), std::move(boot_id));
   }
@@ -83,6 +83,8 @@ class BootRecords {
     return base::Annotate(platform::RemoveDurably<Kind::kFault>(Path(id)),
                           fmt::format("remove {}", Kind::kName));
   }
+
+  const std::string& folder() const { return folder_; }
 
  private:
   BootRecords(std::string folder, std::string boot_id)
