@@ -155,7 +155,8 @@ class CrustHandlerImpl final : public CrustHandler {
                                                .kubelet_folder = options.kubelet_folder,
                                                .offer = std::move(offer),
                                                .check_interval = options.check_interval,
-                                               .free_within = options.free_within},
+                                               .free_within = options.free_within,
+                                               .patience = options.patience},
                                               *kind_, *mounter_));
     workers_.emplace(base::WorkerPool::Options{
         .name = "crust-call", .max_threads = options.workers, .max_queued = options.max_queued});

@@ -51,6 +51,7 @@ struct CrustHandlerOptions {
   // As in HandlerOptions (handler.h).
   std::chrono::milliseconds check_interval{std::chrono::seconds(30)};
   std::chrono::milliseconds free_within{std::chrono::seconds(10)};
+  std::chrono::milliseconds patience{std::chrono::seconds(10)};
   size_t workers = 16;
   size_t max_queued = 1024;  // more calls get UNAVAILABLE
 };
