@@ -27,7 +27,7 @@ REASONS = {
     "crust.plan.*": "the volumes of a pod, under a kubelet alone; src/crust/crash_root_test.cc crashes at each",
     "crust.pod_record.*": "the volumes of a pod, under a kubelet alone; src/crust/crash_root_test.cc crashes at each",
     "crust.kata_*": "where Kata runs the sandboxes; src/crust/kata/kata_crash_root_test.cc crashes at each",
-    "crustproxy.*": "under a kubelet alone; src/crustproxy/volumes_root_test.cc cuts it short at each",
+    "crustproxy.*": "under a kubelet alone; src/crustproxy/volume_faults_root_test.cc cuts it short at each",
     "crust.machine*": "sandboxes that are virtual machines; src/crust/machine/vm_crash_root_test.cc crashes at each",
     "crust.guest_image.*": "sandboxes that are virtual machines; each start of the handler writes the file again",
     "crust.utility.*": "the mount utility of a share; src/crust/utility_mount_root_test.cc cuts it short",
