@@ -426,20 +426,12 @@ StatusOr<Handler::HeldVolume> Handler::HoldVolumeOfPod(const api::PodUid& pod,
 
 StatusOr<wire::RuntimeGetCapabilitiesResponse> Handler::RuntimeGetCapabilities(
     const wire::RuntimeGetCapabilitiesRequest& request) {
-  wire::RuntimeGetCapabilitiesResponse response;
-  for (const auto type : options_.offer.capabilities) {
-    response.add_capabilities()->mutable_rpc()->set_type(type);
-  }
-  return response;
+  return ListCapabilities(options_.offer);
 }
 
 StatusOr<wire::RuntimeGetSupportedFileSystemsResponse> Handler::RuntimeGetSupportedFileSystems(
     const wire::RuntimeGetSupportedFileSystemsRequest& request) {
-  wire::RuntimeGetSupportedFileSystemsResponse response;
-  for (const auto* list : {&options_.offer.file_systems, &options_.offer.shares}) {
-    for (const std::string& type : *list) response.add_file_systems(type);
-  }
-  return response;
+  return ListFileSystems(options_.offer);
 }
 
 StatusOr<wire::RuntimeGetVolumeStatsResponse> Handler::RuntimeGetVolumeStats(

@@ -122,6 +122,22 @@ bool Offer::Has(wire::RuntimeCapability::RPC::Type capability) const {
   return std::ranges::find(capabilities, capability) != capabilities.end();
 }
 
+wire::RuntimeGetCapabilitiesResponse ListCapabilities(const Offer& offer) {
+  wire::RuntimeGetCapabilitiesResponse response;
+  for (const auto type : offer.capabilities) {
+    response.add_capabilities()->mutable_rpc()->set_type(type);
+  }
+  return response;
+}
+
+wire::RuntimeGetSupportedFileSystemsResponse ListFileSystems(const Offer& offer) {
+  wire::RuntimeGetSupportedFileSystemsResponse response;
+  for (const auto* list : {&offer.file_systems, &offer.shares}) {
+    for (const std::string& type : *list) response.add_file_systems(type);
+  }
+  return response;
+}
+
 Status CheckOptionPath(const std::string& path) {
   if (path.starts_with('/') && path != "/" && PlainPath(path) == path) return base::OkStatus();
   return Error(StatusCode::kInvalidArgument,

@@ -32,6 +32,9 @@ struct Offer {
   bool selinux = false;
   bool Has(wire::RuntimeCapability::RPC::Type capability) const;
 };
+// The answers to RuntimeGetCapabilities and RuntimeGetSupportedFileSystems.
+wire::RuntimeGetCapabilitiesResponse ListCapabilities(const Offer& offer);
+wire::RuntimeGetSupportedFileSystemsResponse ListFileSystems(const Offer& offer);
 
 // Checks the path of a socket or folder that an option names. INVALID_ARGUMENT: it is not absolute
 // and normalized, or it is the root folder.

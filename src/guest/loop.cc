@@ -51,13 +51,10 @@ void Loop::ReadSignals() {
 
 void Loop::ReapChildren() {
   while (true) {
-    siginfo_t end = {};
-    if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG | WNOWAIT) != 0 || end.si_pid == 0) return;
-    // One that is left hides those that ended after it, which the next signal finds.
-    if (foreign_ && foreign_(end.si_pid)) return;
     int status = 0;
-    if (waitpid(end.si_pid, &status, WNOHANG) <= 0) return;
-    const auto found = children_.find(end.si_pid);
+    const pid_t child = waitpid(-1, &status, WNOHANG);
+    if (child <= 0) return;
+    const auto found = children_.find(child);
     if (found == children_.end()) continue;
     const auto ended = std::move(found->second);
     children_.erase(found);

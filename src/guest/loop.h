@@ -1,8 +1,8 @@
 // The event loop of berth-guest: descriptors that are ready, and child processes that have ended.
 //
 // Everything runs on one thread, and no callback may block: what can block runs in a child process.
-// The loop reaps every child of process 1, also those that other processes left behind, but not
-// those that SetForeign names. Callbacks may add and remove watches, also their own.
+// The loop reaps every child of process 1, also those that other processes left behind. Callbacks
+// may add and remove watches, also their own.
 #pragma once
 
 #include <poll.h>
@@ -29,9 +29,6 @@ class Loop {
   void OnChildEnd(pid_t child, std::function<void(int status)> ended) {
     children_[child] = std::move(ended);
   }
-  // Leaves the children for which `foreign` is true to somebody else, who waits for each by its
-  // number.
-  void SetForeign(std::function<bool(pid_t)> foreign) { foreign_ = std::move(foreign); }
   // Calls `changed` at each SIGIO.
   void OnSigIo(std::function<void()> changed) { sigio_ = std::move(changed); }
 
@@ -52,7 +49,6 @@ class Loop {
   base::UniqueFd signals_;
   std::map<int, std::shared_ptr<Entry>> watches_;
   std::map<pid_t, std::function<void(int)>> children_;
-  std::function<bool(pid_t)> foreign_;
   std::function<void()> sigio_;
 };
 

@@ -68,18 +68,12 @@ KataCalls::~KataCalls() { watch_.Stop(); }
 
 StatusOr<wire::RuntimeGetCapabilitiesResponse> KataCalls::RuntimeGetCapabilities(
     const wire::RuntimeGetCapabilitiesRequest& request) {
-  wire::RuntimeGetCapabilitiesResponse response;
-  for (const auto type : options_.offer.capabilities) {
-    response.add_capabilities()->mutable_rpc()->set_type(type);
-  }
-  return response;
+  return ListCapabilities(options_.offer);
 }
 
 StatusOr<wire::RuntimeGetSupportedFileSystemsResponse> KataCalls::RuntimeGetSupportedFileSystems(
     const wire::RuntimeGetSupportedFileSystemsRequest& request) {
-  wire::RuntimeGetSupportedFileSystemsResponse response;
-  for (const std::string& type : options_.offer.file_systems) response.add_file_systems(type);
-  return response;
+  return ListFileSystems(options_.offer);
 }
 
 StatusOr<KataVolume> KataCalls::ReadPublish(
