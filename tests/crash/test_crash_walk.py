@@ -6,7 +6,7 @@ Each point is walked in one of the flows that pass it, spread evenly over them, 
 used before. Points that only a first start passes are walked in an empty folder. Points that are only passed after a
 crash, because they repair what it interrupted, are walked by a second crash.
 
-One run crashes at a third of the points. They are chosen by a seed from the commit, so that each commit has others.
+One run crashes at a sixth of the points. They are chosen by a seed from the commit, so that each commit has others.
 BERTH_CRASH_WALK=all crashes at all of them, and then every point must have been passed or have its reason in
 unwalked.py. BERTH_CRASH_WALK=full crashes at each point in each flow that passes it. BERTH_RANDOM_KILLS is the number of
 kills at random moments, and BERTH_CRASH_SEED replaces both seeds.
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.crash
 
 FULL = os.environ.get("BERTH_CRASH_WALK") == "full"
 ALL = FULL or os.environ.get("BERTH_CRASH_WALK") == "all"
-PART = 3  # one run crashes at one of so many points
+PART = 6  # one run crashes at one of so many points
 KILLS = int(os.environ.get("BERTH_RANDOM_KILLS", "200" if FULL else "25"))
 
 

@@ -22,7 +22,7 @@ from test_crash_walk import ALL, SEED, draw_part, failures_of, note_for_the_end,
 
 pytestmark = [pytest.mark.crash, pytest.mark.storage]
 
-PART = 20  # one run crashes at one of so many points
+PART = 40  # one run crashes at one of so many points
 POINTS = os.environ.get("BERTH_STORAGE_POINTS", "*")
 # Of the process that has the operator and the API; the others are other controllers' points.
 OPERATORS = ["blockoperator.*", "block.*", "kube.*.storageclusters.*", "kube.*.volumefences.*", "kube.*.nodecleanups.*",

@@ -5,7 +5,7 @@ program takes the lease and works as the Go provisioner does, and then Berth com
 Each flow ends right only if the driver has one volume for each claim and none for a claim that is gone, if no intent is
 left, and if nothing of Berth was on a claim or volume while the other program led.
 
-One run crashes at a third of the points, drawn by the commit's seed. BERTH_CRASH_WALK=all crashes at all of them.
+One run crashes at a sixth of the points, drawn by the commit's seed. BERTH_CRASH_WALK=all crashes at all of them.
 BERTH_RANDOM_KILLS is the number of kills.
 """
 import os

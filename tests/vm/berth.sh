@@ -21,9 +21,10 @@ start() {
 
 # until_true WHAT COMMAND: tries it for a minute at least.
 until_true() {
-  for _ in $(seq 300); do
+  # Each look starts programs, which an emulated processor does slowly, so there are few of them.
+  for _ in $(seq 60); do
     if eval "$2"; then return; fi
-    sleep 0.2
+    sleep 1
   done
   echo "gave up waiting for $1"
   exit 1

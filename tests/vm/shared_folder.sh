@@ -10,10 +10,11 @@ device_of() {
 }
 
 until_true() {  # WHAT CONDITION
-  for _ in $(seq 1500); do
+  # Each look starts programs, which an emulated processor does slowly, so there are few of them.
+  for _ in $(seq 300); do
     if eval "$2"; then return 0; fi
     [ ! -e "$STEPS/failed" ] || break
-    sleep 0.1
+    sleep 0.5
   done
   echo "waited in vain for $1"
   exit 1

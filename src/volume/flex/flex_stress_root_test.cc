@@ -268,7 +268,7 @@ class FlexStressTest : public testing::Test {
 TEST_F(FlexStressTest, WhileTheFolderChangesVolumesComeAndGoAndNothingIsLeft) {
   const auto seed =
       static_cast<unsigned>(FromEnvironment("BERTH_FLEX_STRESS_SEED", static_cast<int>(getpid())));
-  const std::chrono::seconds duration(FromEnvironment("BERTH_FLEX_STRESS_SECONDS", 60));
+  const std::chrono::seconds duration(FromEnvironment("BERTH_FLEX_STRESS_SECONDS", 20));
   RecordProperty("seed", static_cast<int>(seed));
   const std::string partial = temp_ / "partial";
   EXPECT_THAT(Mounts(), IsEmpty());
@@ -279,7 +279,7 @@ TEST_F(FlexStressTest, WhileTheFolderChangesVolumesComeAndGoAndNothingIsLeft) {
     // A slow machine gets more time to mount some volumes.
     const auto is_enough = [&, latest = end + std::chrono::minutes(5)] {
       const auto now = steady_clock::now();
-      return now >= latest || (now >= end && with_device_ > 10 && without_device_ > 10);
+      return now >= latest || (now >= end && with_device_ > 4 && without_device_ > 4);
     };
     std::vector<std::jthread> threads;
     for (unsigned i = 0; i < 2; ++i) {
@@ -288,7 +288,7 @@ TEST_F(FlexStressTest, WhileTheFolderChangesVolumesComeAndGoAndNothingIsLeft) {
         FakeDriverVandal vandal(folder_, partial, seed + i);
         while (!is_enough()) {
           vandal.Change();
-          std::this_thread::sleep_for(milliseconds(5));
+          std::this_thread::sleep_for(milliseconds(15));
         }
       });
     }
@@ -304,8 +304,8 @@ TEST_F(FlexStressTest, WhileTheFolderChangesVolumesComeAndGoAndNothingIsLeft) {
   EXPECT_EQ(Copies(), Names());
   EXPECT_EQ(InotifyWatches(), Folders());
   EXPECT_THAT(Mounts(), IsEmpty());
-  EXPECT_GT(with_device_, 10);
-  EXPECT_GT(without_device_, 10);
+  EXPECT_GT(with_device_, 4);
+  EXPECT_GT(without_device_, 4);
   RecordProperty("mounted", with_device_ + without_device_);
   EXPECT_FALSE(fs::exists(partial)) << platform::ReadFile(partial).value_or("");
   registry_.reset();
