@@ -17,6 +17,19 @@
 //                  the file system; "": none
 //   guest.expand   name, bytes (the size of the disk) → totalBytes. Waits until the guest sees that
 //                  size
+//   guest.graft    name, path: a relative path in the volume, without ".."; "": the volume itself
+//                  → place: where a container's bind mount finds it. Folders that are missing are
+//                  made, and no symlink leads out of the volume. The same place each time
+//   guest.disk     serial, milliseconds: how long to wait for it → major, minor: the numbers of the
+//                  disk as a device of the guest
+//   guest.begin    hostname, sysctls ("NAME=VALUE" each), share: the tag of the virtiofs that is
+//                  mounted at kShareFolder; "": none. Prepares the guest for the pod's containers.
+//                  OK if it was done already
+//   guest.network  mac, mtu, addresses ("10.1.2.3/24" each), routes ("DESTINATION|GATEWAY" each;
+//                  an empty gateway: on the link), neighbors ("ADDRESS|MAC" each). Gives the
+//                  network card with that address what the sandbox's has on the host, and the name
+//                  `name`. OK if it has it already
+//   container.*    the calls of base/ipc/container_call.h
 //
 // NOT_FOUND: the volume is not mounted. UNAVAILABLE: an earlier call for the volume still runs.
 #pragma once
@@ -33,6 +46,10 @@ inline constexpr std::string_view kMount = "guest.mount";
 inline constexpr std::string_view kUnmount = "guest.unmount";
 inline constexpr std::string_view kStats = "guest.stats";
 inline constexpr std::string_view kExpand = "guest.expand";
+inline constexpr std::string_view kGraft = "guest.graft";
+inline constexpr std::string_view kDisk = "guest.disk";
+inline constexpr std::string_view kBegin = "guest.begin";
+inline constexpr std::string_view kNetwork = "guest.network";
 
 inline constexpr std::string_view kId = "id";
 inline constexpr std::string_view kRelease = "release";
@@ -53,6 +70,18 @@ inline constexpr std::string_view kUsedInodes = "usedInodes";
 inline constexpr std::string_view kAvailableInodes = "availableInodes";
 inline constexpr std::string_view kReadOnly = "readOnly";
 inline constexpr std::string_view kFailure = "failure";
+inline constexpr std::string_view kPath = "path";
+inline constexpr std::string_view kPlace = "place";
+inline constexpr std::string_view kMajor = "major";
+inline constexpr std::string_view kMinor = "minor";
+inline constexpr std::string_view kHostname = "hostname";
+inline constexpr std::string_view kSysctls = "sysctls";
+inline constexpr std::string_view kShare = "share";
+inline constexpr std::string_view kMac = "mac";
+inline constexpr std::string_view kMtu = "mtu";
+inline constexpr std::string_view kAddresses = "addresses";
+inline constexpr std::string_view kRoutes = "routes";
+inline constexpr std::string_view kNeighbors = "neighbors";
 
 // The name of the port in the guest (/sys/class/virtio-ports/*/name).
 inline constexpr std::string_view kControlPort = "berth.control";
@@ -71,6 +100,9 @@ inline constexpr const char* kVolumeFolder = "/volumes";
 inline std::string VolumePath(std::string_view name) {
   return std::string(kVolumeFolder) + "/" + std::string(name);
 }
+// Where the guest mounts the folder that the host shares by virtiofs
+// (crust/containers/shared_folder.h draws it).
+inline constexpr const char* kShareFolder = "/shared";
 // Volumes have names such as "v0", which are file names.
 inline bool IsVolumeName(std::string_view name) {
   if (name.empty() || name.size() > 64) return false;
