@@ -1,7 +1,6 @@
 #include "crust/holder.h"
 
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -18,7 +17,7 @@
 #include "base/text.h"
 #include "crust/mount_namespace.h"
 #include "platform/errno.h"
-#include "platform/mounts/safe_path.h"
+#include "platform/mounts/beneath.h"
 #include "platform/processes/child.h"
 
 namespace berth::crust {
@@ -48,20 +47,6 @@ int MakeEmptyNamespace(const char* folder) {
     return -errno;
   }
   return space;
-}
-
-// Runs in a child process. Opens the relative `path` below `root`, or returns a negative errno.
-int OpenBelow(int root, const char* path) {
-  open_how how = {};
-  how.flags = O_PATH | O_CLOEXEC;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  constexpr int kTries = 128;  // EAGAIN: something was renamed meanwhile
-  int fd = -1;
-  for (int i = 0; i < kTries; ++i) {
-    fd = static_cast<int>(syscall(SYS_openat2, root, path, &how, sizeof(how)));
-    if (fd >= 0 || (errno != EAGAIN && errno != EINTR)) break;
-  }
-  return fd < 0 ? -errno : fd;
 }
 
 std::string PathOf(const std::string& name) { return "/" + name; }
@@ -153,7 +138,7 @@ StatusOr<UniqueFd> Holder::CloneMount(const std::string& name, const std::string
     if (setns(space, CLONE_NEWNS) != 0) return -errno;
     int at = OpenMountRoot(path.c_str());
     if (at == -ENOENT) return -kLost;
-    if (at >= 0 && !sub_path.empty()) at = OpenBelow(at, sub_path.c_str());
+    if (at >= 0 && !sub_path.empty()) at = platform::OpenBelow(at, sub_path.c_str(), O_PATH);
     if (at < 0) return at;
     const int tree = open_tree(at, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     return tree < 0 ? -errno : tree;

@@ -95,6 +95,8 @@ inline constexpr const char* kBootList = "/modules/boot.list";
 inline std::string ModuleList(std::string_view type) {
   return "/modules/" + std::string(type) + ".list";
 }
+// Where the guest has runc.
+inline constexpr const char* kRunc = "/usr/sbin/runc";
 // Where a volume is mounted in the guest.
 inline constexpr const char* kVolumeFolder = "/volumes";
 inline std::string VolumePath(std::string_view name) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -96,7 +97,7 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   if (!log.valid()) {
     return ErrnoError(errno, "open the log " + base::Quote(options.log));
   }
-  // The child writes the errno of a failed execve into this pipe. A successful execve closes it.
+  // The child writes the errno of what failed into this pipe. A successful execve closes it.
   int exec_error[2];
   if (pipe2(exec_error, O_CLOEXEC) != 0) return ErrnoError(errno, "make a pipe");
   const base::UniqueFd error_read(exec_error[0]);
@@ -104,9 +105,12 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
   // The descriptors get high numbers, so that the dup2 calls below do not overwrite them.
   base::UniqueFd high(fcntl(error_write.get(), F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd held(options.held < 0 ? -1 : fcntl(options.held, F_DUPFD_CLOEXEC, 16));
+  const base::UniqueFd space(
+      options.mount_namespace < 0 ? -1 : fcntl(options.mount_namespace, F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd in(fcntl(input.get(), F_DUPFD_CLOEXEC, 16));
   const base::UniqueFd out(fcntl(log.get(), F_DUPFD_CLOEXEC, 16));
-  if (!high.valid() || !in.valid() || !out.valid() || (options.held >= 0 && !held.valid())) {
+  if (!high.valid() || !in.valid() || !out.valid() || (options.held >= 0 && !held.valid()) ||
+      (options.mount_namespace >= 0 && !space.valid())) {
     return ErrnoError(errno, "prepare the descriptors of " + base::Quote(program));
   }
   error_write.Reset();
@@ -126,10 +130,12 @@ base::StatusOr<DaemonId> StartDaemon(const DaemonOptions& options) {
     if (keep) dup2(held.get(), kHeldFd);
     dup2(high.get(), 9);
     fcntl(9, F_SETFD, FD_CLOEXEC);
+    const bool entered = !space.valid() || setns(space.get(), CLONE_NEWNS) == 0;
+    const int enter_error = errno;
     syscall(SYS_close_range, keep ? kHeldFd + 1 : kHeldFd, 8U, 0U);
     syscall(SYS_close_range, 10U, ~0U, 0U);
-    execve(argv[0], const_cast<char**>(argv.data()), const_cast<char**>(env.data()));
-    const int error = errno;
+    if (entered) execve(argv[0], const_cast<char**>(argv.data()), const_cast<char**>(env.data()));
+    const int error = entered ? errno : enter_error;
     [[maybe_unused]] const ssize_t written = write(9, &error, sizeof error);
     _exit(127);
   }

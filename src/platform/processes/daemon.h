@@ -1,5 +1,5 @@
 // Starts and kills daemons that outlive the process that started them, each in its own session:
-// those that show volumes (block/proxy), and the virtual machines of sandboxes (crust/machine).
+// those that show volumes (block/proxy), and those of sandboxes' virtual machines (crust/machine).
 // Each has its own process, so that the death of one affects no other, and one that hangs can be
 // killed. Its pid and start time identify it.
 //
@@ -34,6 +34,9 @@ struct DaemonOptions {
   // An open file that the daemon inherits as descriptor kHeldFd, and so holds with its lock as long
   // as it lives. Borrowed; -1: none.
   int held = -1;
+  // The mount namespace in which the program is found and runs. Borrowed; -1: that of this process.
+  // The log is opened in this process's.
+  int mount_namespace = -1;
 };
 
 inline constexpr int kHeldFd = 3;
