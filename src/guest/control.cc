@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "guest/files.h"
+
 namespace berth::guest {
 
 using base::ipc::Message;
@@ -22,6 +24,32 @@ Message ErrorReply(std::string_view code, std::string text) {
   return Message()
       .Set(base::ipc::kError, std::move(text))
       .Set(base::ipc::kErrorCode, std::string(code));
+}
+
+Message FailureReply(std::string_view what, int error, std::string_view kernel_says) {
+  std::string text = Describe(what, error);
+  if (!kernel_says.empty()) {
+    text += ": the guest's kernel says '" + std::string(kernel_says) + "'";
+  }
+  switch (error) {
+    case ENOENT:
+    case ENODEV:
+      return ErrorReply("NOT_FOUND", std::move(text));
+    case EINVAL:
+      return ErrorReply("INVALID_ARGUMENT", std::move(text));
+    case EBUSY:
+      return ErrorReply("FAILED_PRECONDITION", std::move(text));
+    case ENOMEM:
+    case ENOSPC:
+      return ErrorReply("RESOURCE_EXHAUSTED", std::move(text));
+    default:
+      return ErrorReply("INTERNAL", std::move(text));
+  }
+}
+
+std::string ReadText(const Message& request, std::string_view field) {
+  const std::string* text = request.FindText(field);
+  return text != nullptr ? *text : std::string();
 }
 
 Control::Control(Loop& loop, base::UniqueFd port) : loop_(loop), port_(std::move(port)) {
@@ -64,12 +92,20 @@ void Control::HandleLine(const std::string& line) {
   const std::string* id = request->FindText(calls::kId);
   const std::string* name = request->FindText(base::ipc::kMethod);
   if (id == nullptr || name == nullptr) return;
-  const auto method = methods_.find(*name);
-  if (method == methods_.end()) {
+  const Method* method = FindMethod(*name);
+  if (method == nullptr) {
     Send(*id, ErrorReply("UNIMPLEMENTED", "the guest has no method '" + *name + "'"));
     return;
   }
-  method->second(*request, [this, id = *id](Message reply) { Send(id, std::move(reply)); });
+  (*method)(*request, [this, id = *id](Message reply) { Send(id, std::move(reply)); });
+}
+
+const Method* Control::FindMethod(const std::string& name) const {
+  if (const auto found = methods_.find(name); found != methods_.end()) return &found->second;
+  for (const auto& [prefix, method] : groups_) {
+    if (name.starts_with(prefix)) return &method;
+  }
+  return nullptr;
 }
 
 void Control::Send(const std::string& id, Message reply) {

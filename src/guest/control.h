@@ -23,6 +23,11 @@ using Method = std::function<void(const base::ipc::Message& request, Reply reply
 
 // A reply that is an error.
 base::ipc::Message ErrorReply(std::string_view code, std::string text);
+// The same for a system call that failed with `error`, with what the kernel's log says of it.
+base::ipc::Message FailureReply(std::string_view what, int error,
+                                std::string_view kernel_says = "");
+// The field of a request; "": there is none.
+std::string ReadText(const base::ipc::Message& request, std::string_view field);
 
 class Control {
  public:
@@ -32,10 +37,15 @@ class Control {
   void AddMethod(std::string_view name, Method method) {
     methods_[std::string(name)] = std::move(method);
   }
+  // Adds a method for all names with this prefix, of which no other is the prefix.
+  void AddMethods(std::string_view prefix, Method method) {
+    groups_[std::string(prefix)] = std::move(method);
+  }
 
  private:
   void HandleEvents(short events);
   void HandleLine(const std::string& line);
+  const Method* FindMethod(const std::string& name) const;
   void Send(const std::string& id, base::ipc::Message reply);
   void WriteOut();
   void WatchPort();
@@ -44,7 +54,8 @@ class Control {
   const base::UniqueFd port_;
   base::ipc::LineReader reader_{base::ipc::guest::kLargestLine};
   std::map<std::string, Method> methods_;
-  std::string out_;  // what the port has not taken yet
+  std::map<std::string, Method> groups_;  // by prefix
+  std::string out_;                       // what the port has not taken yet
 };
 
 }  // namespace berth::guest

@@ -35,6 +35,9 @@ class ControlTest : public testing::Test {
       control.AddMethod("echo", [](const Message& request, const Reply& reply) {
         reply(Message().Set("text", *request.FindText("text")));
       });
+      control.AddMethods("group.", [](const Message& request, const Reply& reply) {
+        reply(Message().Set("of", *request.FindText("method")));
+      });
       // Replies when its child has ended.
       control.AddMethod("wait", [&loop](const Message&, Reply reply) {
         const pid_t child = fork();
@@ -79,6 +82,12 @@ TEST_F(ControlTest, WhatIsNoRequestIsSkippedAndTheNextOneIsAnswered) {
   const Message reply = Receive();
   EXPECT_EQ(*reply.FindText("id"), "1");
   EXPECT_EQ(*reply.FindText("text"), "a");
+}
+
+TEST_F(ControlTest, AGroupOfMethodsIsFoundByItsPrefix) {
+  Send("{\"method\":\"group.one\",\"id\":\"1\"}\n{\"method\":\"grou\",\"id\":\"2\"}\n");
+  EXPECT_EQ(*Receive().FindText("of"), "group.one");
+  EXPECT_EQ(*Receive().FindText("code"), "UNIMPLEMENTED");
 }
 
 TEST_F(ControlTest, AnUnknownMethodIsRefused) {

@@ -4,21 +4,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #include <chrono>
-#include <memory>
 #include <utility>
 
 #include "base/ipc/guest_call.h"
+#include "guest/child_call.h"
 #include "guest/disks.h"
 #include "guest/files.h"
+#include "guest/grafts.h"
 #include "guest/group_walk.h"
 #include "guest/kernel.h"
 #include "platform/file_systems/grow.h"
@@ -37,43 +38,24 @@ constexpr std::chrono::seconds kFreeWithin(10);
 constexpr timespec kFreePause = {.tv_sec = 0, .tv_nsec = 5'000'000};
 constexpr std::chrono::seconds kSizeWithin(30);
 
+constexpr size_t kMostGrafts = 4096;  // of a volume
+// In the reply of the child that mounts.
+constexpr std::string_view kDisk = "disk";
+
 std::string StagePath(const std::string& name) { return "/stage/" + name; }
-
-std::string TextOf(const Message& request, std::string_view field) {
-  const std::string* text = request.FindText(field);
-  return text != nullptr ? *text : std::string();
-}
-
-Message SystemError(std::string_view what, int error, std::string_view kernel_says = "") {
-  std::string text = Describe(what, error);
-  if (!kernel_says.empty()) {
-    text += ": the guest's kernel says '" + std::string(kernel_says) + "'";
-  }
-  switch (error) {
-    case ENOENT:
-    case ENODEV:
-      return ErrorReply("NOT_FOUND", std::move(text));
-    case EINVAL:
-      return ErrorReply("INVALID_ARGUMENT", std::move(text));
-    case EBUSY:
-      return ErrorReply("FAILED_PRECONDITION", std::move(text));
-    case ENOMEM:
-    case ENOSPC:
-      return ErrorReply("RESOURCE_EXHAUSTED", std::move(text));
-    default:
-      return ErrorReply("INTERNAL", std::move(text));
-  }
-}
 
 Message NotMounted(const std::string& name) {
   return ErrorReply("NOT_FOUND", "volume '" + name + "' is not mounted in the guest");
 }
 
-bool IsMounted(const std::string& path) {
-  struct statx found = {};
-  constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
-  return statx(AT_FDCWD, path.c_str(), kFlags, STATX_TYPE, &found) == 0 &&
-         (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+steady_clock::time_point DiskDeadline(const Message& request) {
+  return steady_clock::now() +
+         std::chrono::milliseconds(request.FindNumber(calls::kMilliseconds).value_or(0));
+}
+
+Message NoDisk(const std::string& serial) {
+  return ErrorReply("UNAVAILABLE",
+                    "the guest does not see the disk with serial number '" + serial + "'");
 }
 
 int64_t CountExt4Errors(const std::string& disk) {
@@ -97,18 +79,14 @@ std::string DiskOf(const std::string& path) {
 }
 
 // Runs in a child.
-Message Mount(const Message& request) {
-  const std::string name = TextOf(request, calls::kName);
+Message Mount(const Message& request, const Volume&) {
+  const std::string name = ReadText(request, calls::kName);
   const std::string stage = StagePath(name), place = calls::VolumePath(name);
   if (IsMounted(place)) return Message();
-  const std::string type = TextOf(request, calls::kType), serial = TextOf(request, calls::kSerial);
-  const std::string disk = AwaitDisk(
-      serial, steady_clock::now() +
-                  std::chrono::milliseconds(request.FindNumber(calls::kMilliseconds).value_or(0)));
-  if (disk.empty()) {
-    return ErrorReply("UNAVAILABLE",
-                      "the guest does not see the disk with serial number '" + serial + "'");
-  }
+  const std::string type = ReadText(request, calls::kType),
+                    serial = ReadText(request, calls::kSerial);
+  const std::string disk = AwaitDisk(serial, DiskDeadline(request));
+  if (disk.empty()) return NoDisk(serial);
   if (!IsMounted(stage)) {
     if (std::string error = LoadModules(calls::ModuleList(type)); !error.empty()) {
       return ErrorReply("FAILED_PRECONDITION", std::move(error));
@@ -116,11 +94,11 @@ Message Mount(const Message& request) {
     mkdir(stage.c_str(), 0700);
     KernelLog log(KernelLog::From::kNow);
     const auto flags = static_cast<unsigned long>(request.FindNumber(calls::kFlags).value_or(0));
-    const std::string data = TextOf(request, calls::kData);
+    const std::string data = ReadText(request, calls::kData);
     if (mount(("/dev/" + disk).c_str(), stage.c_str(), type.c_str(), flags, data.c_str()) != 0) {
       const int error = errno;
       // An unknown option is told without the disk's name.
-      return SystemError("mount " + type + " in the guest", error, log.ReadProblems(""));
+      return FailureReply("mount " + type + " in the guest", error, log.ReadProblems(""));
     }
   }
   if (const auto group = request.FindNumber(calls::kGroup); group.has_value()) {
@@ -136,10 +114,10 @@ Message Mount(const Message& request) {
   if (mount(stage.c_str(), place.c_str(), nullptr, MS_MOVE, nullptr) != 0) {
     const int error = errno;
     umount2(stage.c_str(), 0);
-    return SystemError("move the mount in the guest", error);
+    return FailureReply("move the mount in the guest", error);
   }
   rmdir(stage.c_str());
-  return Message().Set(calls::kFailure, CountExt4Errors(disk));
+  return Message().Set(calls::kFailure, CountExt4Errors(disk)).Set(kDisk, disk);
 }
 
 // Waits until no file system of the guest uses the disk. 0 or an errno.
@@ -153,46 +131,76 @@ int AwaitFree(const std::string& disk) {
   }
 }
 
-Message Unmount(const Message& request) {
-  const std::string name = TextOf(request, calls::kName);
+Message Unmount(const Message& request, const Volume& volume) {
+  const std::string name = ReadText(request, calls::kName);
+  if (const int error = RemoveGrafts(name); error != 0) {
+    return FailureReply("unmount parts of the volume in the guest", error);
+  }
+  std::string disk = volume.disk;
   for (const std::string& path : {calls::VolumePath(name), StagePath(name)}) {
     if (!IsMounted(path)) continue;
-    const std::string disk = DiskOf(path);
+    disk = DiskOf(path);
     if (umount2(path.c_str(), UMOUNT_NOFOLLOW) != 0) {
-      return SystemError("unmount the volume in the guest", errno);
+      return FailureReply("unmount the volume in the guest", errno);
     }
     rmdir(path.c_str());
-    if (disk.empty()) continue;
-    if (const int error = AwaitFree(disk); error != 0) {
-      return SystemError("the volume is unmounted, but its disk is still in use in the guest",
-                         error);
-    }
+  }
+  // A container has mounts of its own, which this does not unmount.
+  if (disk.empty()) return Message();
+  if (const int error = AwaitFree(disk); error != 0) {
+    return FailureReply("the volume is unmounted, but its disk is still in use in the guest",
+                        error);
   }
   return Message();
 }
 
-Message Expand(const Message& request) {
-  const std::string name = TextOf(request, calls::kName);
+Message Graft(const Message& request, const Volume& volume) {
+  const std::string name = ReadText(request, calls::kName);
+  const std::string root = calls::VolumePath(name), path = ReadText(request, calls::kPath);
+  if (!IsMounted(root)) return NotMounted(name);
+  if (path.empty()) return Message().Set(calls::kPlace, root);
+  const auto number = volume.grafts.find(path);
+  if (number == volume.grafts.end()) {
+    return ErrorReply("RESOURCE_EXHAUSTED", "the volume has too many subPaths");
+  }
+  return MakeGraft(root, path, GraftPlace(name, number->second));
+}
+
+// Replies the numbers of a disk.
+Message FindDisk(const Message& request) {
+  const std::string serial = ReadText(request, calls::kSerial);
+  const std::string disk = AwaitDisk(serial, DiskDeadline(request));
+  if (disk.empty()) return NoDisk(serial);
+  const std::string text = ReadFile("/sys/block/" + disk + "/dev");
+  unsigned major = 0, minor = 0;
+  if (sscanf(text.c_str(), "%u:%u", &major, &minor) != 2) {
+    return ErrorReply("INTERNAL", "the guest's disk " + disk + " has no number");
+  }
+  return Message().Set(calls::kMajor, int64_t{major}).Set(calls::kMinor, int64_t{minor});
+}
+
+Message Expand(const Message& request, const Volume&) {
+  const std::string name = ReadText(request, calls::kName);
   const std::string path = calls::VolumePath(name);
   if (!IsMounted(path)) return NotMounted(name);
   const std::string disk = DiskOf(path);
-  const std::string type = TextOf(request, calls::kType);
+  const std::string type = ReadText(request, calls::kType);
   const auto bytes = static_cast<uint64_t>(request.FindNumber(calls::kBytes).value_or(0));
   if (!AwaitSize(disk, bytes, steady_clock::now() + kSizeWithin)) {
     return ErrorReply("UNAVAILABLE", "the guest does not see the disk's new size");
   }
   const base::UniqueFd root(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!root.valid()) return SystemError("open the volume's root folder in the guest", errno);
+  if (!root.valid()) return FailureReply("open the volume's root folder in the guest", errno);
   KernelLog log(KernelLog::From::kNow);
   int error = EOPNOTSUPP;
   if (type == "ext4") error = platform::GrowMountedExt4(root.get(), ReadSize(disk));
   if (type == "xfs") error = platform::GrowMountedXfs(root.get(), ReadSize(disk));
   if (type == "btrfs") error = platform::GrowMountedBtrfs(root.get());
   if (error != 0) {
-    return SystemError("grow " + type + " in the guest", error, log.ReadProblems(disk));
+    return FailureReply("grow " + type + " in the guest", error, log.ReadProblems(disk));
   }
   struct statfs fs = {};
-  if (fstatfs(root.get(), &fs) != 0) return SystemError("read the volume's size", errno);
+  if (fstatfs(root.get(), &fs) != 0) return FailureReply("read the volume's size", errno);
   return Message().Set(calls::kTotalBytes,
                        static_cast<int64_t>(fs.f_blocks) * static_cast<int64_t>(fs.f_bsize));
 }
@@ -207,9 +215,8 @@ int ReadFolder(const std::string& path) {
   return error;
 }
 
-// `errors`: those that ext4 had counted when it was mounted.
-Message Stats(const Message& request, int64_t errors) {
-  const std::string name = TextOf(request, calls::kName);
+Message Stats(const Message& request, const Volume& volume) {
+  const std::string name = ReadText(request, calls::kName);
   const std::string path = calls::VolumePath(name);
   if (!IsMounted(path)) return NotMounted(name);
   const std::string disk = DiskOf(path);
@@ -217,8 +224,8 @@ Message Stats(const Message& request, int64_t errors) {
   struct statfs fs = {};
   if (!root.valid() || fstatfs(root.get(), &fs) != 0) {
     const int error = errno;
-    return SystemError("read the volume", error,
-                       KernelLog(KernelLog::From::kBegin).ReadProblems(disk));
+    return FailureReply("read the volume", error,
+                        KernelLog(KernelLog::From::kBegin).ReadProblems(disk));
   }
   const auto block = static_cast<int64_t>(fs.f_bsize);
   const bool read_only = (static_cast<unsigned long>(fs.f_flags) & ST_RDONLY) != 0;
@@ -229,7 +236,7 @@ Message Stats(const Message& request, int64_t errors) {
     failure = Describe("its root folder cannot be read", error);
   } else if (!read_only && fsync(root.get()) != 0) {
     failure = Describe("nothing can be written to the file system any more", errno);
-  } else if (CountExt4Errors(disk) > errors) {
+  } else if (CountExt4Errors(disk) > volume.errors) {
     failure = "ext4 has found an error";
   }
   if (!failure.empty() || read_only) {
@@ -251,64 +258,50 @@ Message Stats(const Message& request, int64_t errors) {
 }  // namespace
 
 Volumes::Volumes(Loop& loop, Control& control) : loop_(loop) {
-  const auto add = [&](std::string_view name, bool mounts, Body body) {
-    control.AddMethod(name, [this, mounts, body](const Message& request, Reply reply) {
-      RunInChild(request, std::move(reply), mounts, body);
+  const auto add = [&](std::string_view name, Change change, Body body) {
+    control.AddMethod(name, [this, change, body](const Message& request, Reply reply) {
+      RunInChild(request, std::move(reply), change, body);
     });
   };
-  add(calls::kMount, true, Mount);
-  add(calls::kUnmount, false, Unmount);
-  add(calls::kExpand, false, Expand);
-  add(calls::kStats, false, [this](const Message& request) { return ReadStats(request); });
+  add(calls::kMount, Change::kMount, Mount);
+  add(calls::kUnmount, Change::kUnmount, Unmount);
+  add(calls::kExpand, Change::kNone, Expand);
+  add(calls::kStats, Change::kNone, Stats);
+  add(calls::kGraft, Change::kGraft, Graft);
+  control.AddMethod(calls::kDisk, [this](const Message& request, Reply reply) {
+    CallInChild(loop_, [&] { return FindDisk(request); }, std::move(reply));
+  });
 }
 
-Message Volumes::ReadStats(const Message& request) const {
-  const auto known = volumes_.find(TextOf(request, calls::kName));
-  return Stats(request, known == volumes_.end() ? 0 : known->second.errors);
-}
-
-void Volumes::RunInChild(const Message& request, Reply reply, bool mounts, Body body) {
-  const std::string name = TextOf(request, calls::kName);
+void Volumes::RunInChild(const Message& request, Reply reply, Change change, Body body) {
+  const std::string name = ReadText(request, calls::kName);
   if (!calls::IsVolumeName(name)) {
     return reply(ErrorReply("INVALID_ARGUMENT", "'" + name + "' is no name of a volume"));
   }
   Volume& volume = volumes_[name];
   if (volume.child != 0) {
-    const bool unmounts = *request.FindText(base::ipc::kMethod) == calls::kUnmount;
-    if (unmounts && volume.mounts) kill(volume.child, SIGKILL);
+    if (change == Change::kUnmount && volume.mounts) kill(volume.child, SIGKILL);
     return reply(
         ErrorReply("UNAVAILABLE", "an earlier call for the volume still runs in the guest"));
   }
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return reply(SystemError("make a pipe", errno));
-  auto answer = std::make_shared<base::UniqueFd>(ends[0]);
-  base::UniqueFd writes(ends[1]);
-  const pid_t child = fork();
-  if (child < 0) return reply(SystemError("fork", errno));
-  if (child == 0) {
-    Loop::ResetSignals();
-    const std::string text = base::ipc::WriteJson(body(request));
-    [[maybe_unused]] const ssize_t size = write(writes.get(), text.data(), text.size());
-    _exit(0);
+  if (change == Change::kGraft && volume.grafts.size() < kMostGrafts) {
+    volume.grafts.try_emplace(ReadText(request, calls::kPath), volume.grafts.size());
   }
-  volume.child = child;
-  volume.mounts = mounts;
-  // The answer is short, so it is in the pipe as a whole when the child has ended.
-  loop_.OnChildEnd(child, [this, name, mounts, answer, reply = std::move(reply)](int status) {
-    Volume& volume = volumes_[name];
-    volume.child = 0;
-    std::string text(64 * 1024, '\0');
-    const ssize_t size = read(answer->get(), text.data(), text.size());
-    const auto message = base::ipc::ReadJson(
-        std::string_view(text).substr(0, size > 0 ? static_cast<size_t>(size) : 0));
-    if (!WIFEXITED(status) || !message.ok()) {
-      return reply(ErrorReply("INTERNAL", "the call ended in the guest before it was done"));
-    }
-    if (mounts) {
-      if (const auto errors = message->FindNumber(calls::kFailure)) volume.errors = *errors;
-    }
-    reply(*message);
-  });
+  volume.mounts = change == Change::kMount;
+  volume.child = CallInChild(
+      loop_, [&] { return body(request, volume); },
+      [this, name, change, reply = std::move(reply)](const Message& message) {
+        Volume& ended = volumes_[name];
+        ended.child = 0;
+        const bool done = message.FindText(base::ipc::kError) == nullptr;
+        if (done && change == Change::kUnmount) ended = {};
+        if (const auto errors = message.FindNumber(calls::kFailure);
+            errors && change == Change::kMount) {
+          ended.errors = *errors;
+          ended.disk = ReadText(message, kDisk);
+        }
+        reply(message);
+      });
 }
 
 }  // namespace berth::guest

@@ -1,13 +1,20 @@
 // berth-guest: the first program (process 1) of a sandbox that is a virtual machine. It mounts the
-// sandbox's volumes with the guest's own kernel, as the CRUST handler asks it to
-// (base/ipc/guest_call.h). If it ends, the guest's kernel panics, and the machine ends.
+// sandbox's volumes with the guest's own kernel and runs its containers, as the CRUST handler asks
+// it to (base/ipc/guest_call.h). If it ends, the guest's kernel panics, and the machine ends.
 #include <stdio.h>
 #include <sys/utsname.h>
 
+#include <chrono>
+#include <utility>
+
 #include "base/ipc/guest_call.h"
 #include "guest/boot.h"
+#include "guest/container_relay.h"
+#include "guest/containers/container_server.h"
 #include "guest/control.h"
 #include "guest/loop.h"
+#include "guest/network.h"
+#include "guest/pod.h"
 #include "guest/volumes.h"
 
 int main() {
@@ -18,13 +25,20 @@ int main() {
     return 1;
   }
   berth::guest::Loop loop;
-  berth::base::UniqueFd port = berth::guest::OpenPort(std::string(calls::kControlPort));
-  if (!port.valid()) {
-    fprintf(stderr, "berth-guest: the control port did not appear\n");
+  auto port = berth::guest::OpenVirtioPort(berth::guest::kPortClasses, berth::guest::kDevices,
+                                           std::string(calls::kControlPort),
+                                           berth::base::ipc::DeadlineIn(std::chrono::seconds(60)));
+  if (!port.ok()) {
+    fprintf(stderr, "berth-guest: %s\n", port.failure().text.c_str());
     return 1;
   }
-  berth::guest::Control control(loop, std::move(port));
-  const berth::guest::Volumes volumes(loop, control);
+  berth::guest::Control control(loop, std::move(*port));
+  berth::guest::Volumes volumes(loop, control);
+  berth::guest::Pod pod(loop, control);
+  berth::guest::ContainerRelay containers(loop, control);
+  control.AddMethod(calls::kNetwork, [](const Message& request, const berth::guest::Reply& reply) {
+    reply(berth::guest::ConfigureNetwork(request));
+  });
   control.AddMethod(calls::kPing, [](const Message&, const berth::guest::Reply& reply) {
     utsname system = {};
     uname(&system);

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kOrphanTime = 2'000;  // milliseconds between looks for orphans that have ended
 constexpr size_t kMostCalls = 64;   // at the same time
-constexpr std::chrono::milliseconds kPortStep{10};
+constexpr std::chrono::milliseconds kPortStep{2};
 
 Message MakeError(std::string_view code, std::string text) {
   return Message().Set(ipc::kError, std::move(text)).Set(ipc::kErrorCode, std::string(code));
@@ -132,6 +132,10 @@ Result<UniqueFd> OpenVirtioPort(const std::string& classes, const std::string& d
     if (!device.empty()) {
       UniqueFd port(open((devices + "/" + device).c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
       if (port.valid()) return port;
+      // Another process has it, whose stand-in has ended.
+      if (errno == EBUSY) {
+        return Failure{Problem::kRefused, "port '" + name + "' is still in use", "ABORTED"};
+      }
       if (errno != ENOENT && errno != ENXIO) {
         return ipc::SystemFailure("open port '" + name + "'", errno);
       }

@@ -26,8 +26,11 @@ inline constexpr std::string_view kCallId = "id";
 // Answers the requests on `line` until it ends, each on a thread of its own.
 void ServeContainers(base::UniqueFd line, ContainerService& service);
 
-// Opens the port of virtio-serial that is called `name`: `classes` is /sys/class/virtio-ports, and
-// `devices` is /dev. A port that was plugged in just now may appear only before the deadline.
+inline constexpr const char* kPortClasses = "/sys/class/virtio-ports";
+inline constexpr const char* kDevices = "/dev";
+// Opens the port of virtio-serial that is called `name`: `classes` is kPortClasses, and `devices`
+// is kDevices. A port that was plugged in just now may appear only before the deadline. kRefused,
+// with the code ABORTED: another process has it open.
 base::ipc::Result<base::UniqueFd> OpenVirtioPort(const std::string& classes,
                                                  const std::string& devices,
                                                  const std::string& name,
