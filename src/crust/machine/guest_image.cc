@@ -7,6 +7,7 @@
 #include "base/ipc/guest_call.h"
 #include "base/log.h"
 #include "crust/machine/cpio.h"
+#include "crust/machine/elf_file.h"
 #include "platform/files/durable_file.h"
 
 namespace berth::crust {
@@ -20,10 +21,10 @@ namespace calls = base::ipc::guest;
 
 constexpr size_t kLargestGuestFile = size_t{64} << 20;
 
-// The machine's disks and its ports.
+// The machine's disks, its ports and its network card.
 const std::vector<std::string>& BootModules() {
   static const std::vector<std::string> names = {"virtio_mmio", "virtio_console", "virtio_scsi",
-                                                 "sd_mod"};
+                                                 "sd_mod", "virtio_net"};
   return names;
 }
 
@@ -53,6 +54,20 @@ std::string_view FindLineIn(std::string_view text, Use use) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return {};
+}
+
+// Adds runc, where the guest looks for it, and what it needs.
+base::Status AddRunc(CpioWriter& archive, const std::string& runc) {
+  ASSIGN_OR_RETURN(const std::vector<ProgramFile> files, ReadProgram(runc, LoaderFolders()));
+  std::set<std::string> folders;
+  for (const ProgramFile& file : files) {
+    const std::string path = (file.path == runc ? std::string(calls::kRunc) : file.path).substr(1);
+    for (size_t at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1)) {
+      if (folders.insert(path.substr(0, at)).second) archive.AddFolder(path.substr(0, at));
+    }
+    archive.AddFile(path, file.content, 0755);
+  }
+  return base::OkStatus();
 }
 
 }  // namespace
@@ -121,7 +136,8 @@ std::vector<std::string> FindGuestFileSystems(const KernelModules& modules,
 }
 
 StatusOr<std::string> MakeGuestImage(const std::string& program, const KernelModules& modules,
-                                     const std::vector<std::string>& file_systems) {
+                                     const std::vector<std::string>& file_systems,
+                                     const std::string& runc) {
   CpioWriter archive;
   for (const char* folder : {"dev", "proc", "sys", "modules"}) archive.AddFolder(folder);
   ASSIGN_OR_RETURN(const std::string init, platform::ReadFile(program, kLargestGuestFile));
@@ -145,6 +161,10 @@ StatusOr<std::string> MakeGuestImage(const std::string& program, const KernelMod
   RETURN_IF_ERROR(add_list(calls::kBootList, BootModules()));
   for (const std::string& type : file_systems) {
     RETURN_IF_ERROR(add_list(calls::ModuleList(type), ModulesOf(type)));
+  }
+  if (!runc.empty()) {
+    RETURN_IF_ERROR(add_list(calls::ModuleList("virtiofs"), {"virtiofs"}));
+    RETURN_IF_ERROR_WITH(AddRunc(archive, runc), "put runc into the image of the guests");
   }
   return archive.Finish();
 }

@@ -1,5 +1,6 @@
 // Makes the initramfs of the guests: berth-guest, the modules of the guest's kernel that it needs,
-// and the order in which they are loaded (base/ipc/guest_call.h).
+// and the order in which they are loaded (base/ipc/guest_call.h); and runc for containers, with
+// what it needs itself.
 #pragma once
 
 #include <string>
@@ -42,8 +43,10 @@ class KernelModules {
 std::vector<std::string> FindGuestFileSystems(const KernelModules& modules,
                                               const std::vector<std::string>& wanted);
 
-// Returns the archive. `program` is the path of berth-guest.
+// Returns the archive. `program` is the path of berth-guest, and `runc` that of runc; "": the
+// guests have no containers. FAILED_PRECONDITION: the kernel or this machine lacks what they need.
 base::StatusOr<std::string> MakeGuestImage(const std::string& program, const KernelModules& modules,
-                                           const std::vector<std::string>& file_systems);
+                                           const std::vector<std::string>& file_systems,
+                                           const std::string& runc = "");
 
 }  // namespace berth::crust

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -27,6 +28,10 @@ constexpr const char* kDependencies =
     "kernel/drivers/virtio/virtio_ring.ko\n"
     "kernel/drivers/scsi/virtio-scsi.ko.xz: kernel/drivers/virtio/virtio.ko "
     "kernel/drivers/virtio/virtio_ring.ko\n"
+    "kernel/drivers/net/virtio_net.ko: kernel/drivers/virtio/virtio.ko "
+    "kernel/drivers/virtio/virtio_ring.ko\n"
+    "kernel/fs/fuse/fuse.ko:\n"
+    "kernel/fs/fuse/virtiofs.ko: kernel/fs/fuse/fuse.ko\n"
     "kernel/fs/xfs/xfs.ko: kernel/lib/libcrc32c.ko\n"
     "kernel/lib/libcrc32c.ko:\n";
 constexpr const char* kBuiltin = "kernel/fs/ext4/ext4.ko\nkernel/drivers/scsi/sd_mod.ko\n";
@@ -84,17 +89,30 @@ TEST_F(ArchiveTest, CpioReadsWhatWasWritten) {
             std::filesystem::perms(0755));
 }
 
-TEST_F(ArchiveTest, TheImageHasTheProgramTheModulesAndTheirOrder) {
-  for (const char* file : {"drivers/virtio/virtio.ko", "drivers/virtio/virtio_ring.ko",
-                           "drivers/virtio/virtio_mmio.ko", "drivers/char/virtio_console.ko",
-                           "drivers/scsi/virtio-scsi.ko.xz", "fs/xfs/xfs.ko", "lib/libcrc32c.ko"}) {
-    const std::filesystem::path path = folder_ / (std::string("m/kernel/") + file);
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << path.filename().string();
+// As above, and a folder of modules and a first program.
+class ImageTest : public ArchiveTest {
+ protected:
+  ImageTest() {
+    for (const char* file :
+         {"drivers/virtio/virtio.ko", "drivers/virtio/virtio_ring.ko",
+          "drivers/virtio/virtio_mmio.ko", "drivers/char/virtio_console.ko",
+          "drivers/scsi/virtio-scsi.ko.xz", "drivers/net/virtio_net.ko", "fs/fuse/fuse.ko",
+          "fs/fuse/virtiofs.ko", "fs/xfs/xfs.ko", "lib/libcrc32c.ko"}) {
+      const std::filesystem::path path = folder_ / (std::string("m/kernel/") + file);
+      std::filesystem::create_directories(path.parent_path());
+      std::ofstream(path) << path.filename().string();
+    }
+    std::ofstream(folder_ / "program") << "init";
   }
-  std::ofstream(folder_ / "program") << "init";
-  const auto image = MakeGuestImage(
-      folder_ / "program", KernelModules(folder_ / "m", kDependencies, kBuiltin), {"ext4", "xfs"});
+  base::StatusOr<std::string> Make(const std::string& runc) const {
+    return MakeGuestImage(folder_ / "program",
+                          KernelModules(folder_ / "m", kDependencies, kBuiltin), {"ext4", "xfs"},
+                          runc);
+  }
+};
+
+TEST_F(ImageTest, HasTheProgramTheModulesAndTheirOrder) {
+  const auto image = Make("");
   ASSERT_OK(image);
   Unpack(*image);
   EXPECT_EQ(Read("init"), "init");
@@ -102,6 +120,34 @@ TEST_F(ArchiveTest, TheImageHasTheProgramTheModulesAndTheirOrder) {
   EXPECT_EQ(Read("modules/xfs.list"), "/modules/libcrc32c.ko\n/modules/xfs.ko\n");
   EXPECT_EQ(Read("modules/ext4.list"), "");
   EXPECT_THAT(Read("modules/boot.list"), HasSubstr("/modules/virtio-scsi.ko.xz\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/usr"));
+}
+
+TEST_F(ImageTest, AProgramThatIsLinkedDynamicallyRunsInItAlone) {
+  // ls of this machine stands for runc, because it needs libraries as well.
+  const auto image = Make("/bin/ls");
+  ASSERT_OK(image);
+  Unpack(*image);
+  EXPECT_EQ(Read("modules/virtiofs.list"), "/modules/fuse.ko\n/modules/virtiofs.ko\n");
+  const std::filesystem::path program = folder_ / "out/usr/sbin/runc";
+  ASSERT_TRUE(std::filesystem::exists(program));
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "out")) {
+    if (entry.path().filename().string().find(".so") != std::string::npos) ++files;
+  }
+  EXPECT_GE(files, 2u) << "the interpreter and libc";
+  if (geteuid() != 0) GTEST_SKIP() << "the rest needs chroot(2)";
+  const auto ran = platform::NewHostExec()->Run(
+      {.argv = {"/usr/sbin/chroot", folder_ / "out", "/usr/sbin/runc", "/"}});
+  ASSERT_OK(ran);
+  EXPECT_EQ(ran->exit_code, 0) << ran->err;
+  EXPECT_THAT(ran->out, HasSubstr("init"));
+}
+
+TEST_F(ImageTest, AMissingRuncIsNamed) {
+  const auto image = Make(folder_ / "no-runc");
+  EXPECT_EQ(image.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(base::Message(image.status())), HasSubstr("no-runc"));
 }
 
 }  // namespace

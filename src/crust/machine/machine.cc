@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "base/fault.h"
 #include "base/ids.h"
 #include "base/log.h"
+#include "crust/machine/sandbox_network.h"
 #include "platform/files/durable_file.h"
 #include "platform/processes/marked_processes.h"
+#include "rpc/unix_socket.h"
 
 namespace berth::crust {
 
@@ -64,34 +67,64 @@ std::string FindReason(std::string_view console) {
       .substr(0, 256);
 }
 
+// ": 'TEXT'" for the last words in a log; "": there are none.
+std::string ReadLastWords(const std::string& log) {
+  const auto text = platform::ReadFile(log, kLargestConsole);
+  return text.ok() && !text->empty() ? ": " + Quote(FindReason(*text)) : std::string();
+}
+
 std::string DevicePath(const std::string& name) { return "/machine/peripheral/" + name; }
+
+std::string PortId(const std::string& name) { return "port-" + name; }
 
 }  // namespace
 
 std::vector<std::string> MachineArguments(const MachineSettings& settings,
-                                          const MachinePaths& paths) {
+                                          const MachinePaths& paths, const MachineNeeds& needs,
+                                          const std::string& mac) {
+  const int64_t memory_mib = needs.memory_mib > 0 ? needs.memory_mib : settings.memory_mib;
+  const int cpus = needs.cpus > 0 ? needs.cpus : settings.cpus;
   // panic=-1 and reboot=t: a guest that panics resets at once, and QEMU then stops it for good.
   // oops=panic: a kernel whose code failed is not trusted with data.
   std::string command_line = "console=ttyS0 quiet loglevel=4 panic=-1 reboot=t oops=panic edd=off";
   if (settings.accelerator == "tcg" && settings.tsc_khz > 0) {
     command_line += fmt::format(" tsc=reliable tsc_early_khz={}", settings.tsc_khz);
   }
-  return {"-M", "microvm", "-accel", settings.accelerator, "-cpu",
-          settings.accelerator == "kvm" ? "host" : "max", "-smp", std::to_string(settings.cpus),
-          "-m", fmt::format("{}M", settings.memory_mib), "-nodefaults", "-no-user-config",
-          "-display", "none", "-sandbox",
-          "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny", "-action",
-          "reboot=shutdown,shutdown=pause,panic=pause", "-kernel", settings.kernel, "-initrd",
-          settings.image, "-append", command_line,
-          // The console is in memory and has a bound, because the guest can write as much as it
-          // likes.
-          "-chardev", fmt::format("ringbuf,id=console,size={}", kLargestConsole), "-serial",
-          "chardev:console", "-chardev",
-          fmt::format("socket,id=qmp,path={},server=on,wait=off", Escape(paths.Qmp())), "-mon",
-          "chardev=qmp,mode=control", "-device", "virtio-scsi-device,id=scsi0", "-device",
-          "virtio-serial-device,id=serial0", "-chardev",
-          fmt::format("socket,id=control,path={},server=on,wait=off", Escape(paths.Control())),
-          "-device", fmt::format("virtserialport,chardev=control,name={}", calls::kControlPort)};
+  std::vector<std::string> arguments = {
+      "-M", needs.share.has_value() ? "microvm,memory-backend=memory" : "microvm", "-accel",
+      settings.accelerator, "-cpu", settings.accelerator == "kvm" ? "host" : "max", "-smp",
+      std::to_string(cpus), "-m", fmt::format("{}M", memory_mib), "-nodefaults", "-no-user-config",
+      "-display", "none", "-sandbox",
+      "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny", "-action",
+      "reboot=shutdown,shutdown=pause,panic=pause", "-kernel", settings.kernel, "-initrd",
+      settings.image, "-append", command_line,
+      // The console is in memory and has a bound, because the guest can write as much as it
+      // likes.
+      "-chardev", fmt::format("ringbuf,id=console,size={}", kLargestConsole), "-serial",
+      "chardev:console", "-chardev",
+      fmt::format("socket,id=qmp,path={},server=on,wait=off", Escape(paths.Qmp())), "-mon",
+      "chardev=qmp,mode=control", "-device", "virtio-scsi-device,id=scsi0", "-device",
+      // One more for the console that each has, and one for the control port.
+      fmt::format("virtio-serial-device,id=serial0,max_ports={}", Machine::kMostPorts + 2),
+      "-chardev",
+      fmt::format("socket,id=control,path={},server=on,wait=off", Escape(paths.Control())),
+      "-device", fmt::format("virtserialport,chardev=control,name={}", calls::kControlPort)};
+  if (needs.share.has_value()) {
+    // virtiofsd reads and writes the guest's memory, so it is shared with it. A file system is no
+    // device of virtio's first version, and the transport offers no later one by default.
+    arguments.insert(
+        arguments.end(),
+        {"-object", fmt::format("memory-backend-memfd,id=memory,size={}M,share=on", memory_mib),
+         "-global", "virtio-mmio.force-legacy=off", "-chardev",
+         fmt::format("socket,id=share,path={}", Escape(paths.Share())), "-device",
+         fmt::format("vhost-user-fs-device,chardev=share,tag={}", kShareTag)});
+  }
+  if (!mac.empty()) {
+    arguments.insert(arguments.end(),
+                     {"-netdev", fmt::format("tap,id=net0,fd={}", platform::kHeldFd), "-device",
+                      fmt::format("virtio-net-device,netdev=net0,mac={}", mac)});
+  }
+  return arguments;
 }
 
 Machine::Machine(const MachineSettings& settings, const MachineRecords& records,
@@ -121,7 +154,7 @@ StatusOr<MachineState> Machine::FindState() {
   return MachineState::kRunning;
 }
 
-Status Machine::Start() {
+Status Machine::Start(const MachineNeeds& needs) {
   ASSIGN_OR_RETURN(const MachineState state, FindState());
   if (state == MachineState::kEnded) return DescribeEnd();
   if (state == MachineState::kRunning) return base::OkStatus();
@@ -129,20 +162,11 @@ Status Machine::Start() {
   MachineRecord record{.mark = base::NewUuid()};
   RETURN_IF_ERROR(records_.WriteRecord(sandbox_id_, record));
   record_ = record;
-  const Status started = [&]() -> Status {
-    RETURN_IF_ERROR(base::FaultPoint<"crust.machine.start">());
-    ASSIGN_OR_RETURN(record.daemon,
-                     platform::StartDaemon({.program = settings_.qemu,
-                                            .arguments = MachineArguments(settings_, paths_),
-                                            .mark = MarkOf(record),
-                                            .log = paths_.Log()}));
-    record_->daemon = record.daemon;
-    RETURN_IF_ERROR(base::FaultPoint<"crust.machine.started">());
-    RETURN_IF_ERROR(records_.WriteRecord(sandbox_id_, record));
-    return AwaitBoot();
-  }();
+  Status started = StartProcesses(needs);
+  if (started.ok()) started = AwaitBoot();
   if (started.ok()) {
-    LOG_INFO("sandbox {} has a virtual machine, process {}", Quote(sandbox_id_), record.daemon.pid);
+    LOG_INFO("sandbox {} has a virtual machine, process {}", Quote(sandbox_id_),
+             record_->daemon.pid);
     return base::OkStatus();
   }
   // Nothing was done in the new machine yet.
@@ -150,6 +174,38 @@ Status Machine::Start() {
     LOG_WARNING("end the machine of sandbox {}: {}", Quote(sandbox_id_), base::ToString(ended));
   }
   return base::Annotate(started, "start the virtual machine");
+}
+
+Status Machine::StartProcesses(const MachineNeeds& needs) {
+  RETURN_IF_ERROR(base::FaultPoint<"crust.machine.start">());
+  base::UniqueFd tap;
+  std::string mac;
+  if (!needs.network.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<SandboxNetwork> network,
+                     ReadSandboxNetwork(needs.network));
+    if (network.has_value()) {
+      ASSIGN_OR_RETURN(tap, ConnectTap(needs.network, *network));
+      mac = network->mac;
+      RETURN_IF_ERROR(base::FaultPoint<"crust.machine.connected">());
+    }
+  }
+  if (needs.share.has_value()) {
+    ASSIGN_OR_RETURN(record_->share, StartSharing({.program = settings_.virtiofsd,
+                                                   .socket = paths_.Share(),
+                                                   .mark = MarkOf(*record_),
+                                                   .log = paths_.ShareLog()},
+                                                  *needs.share));
+    RETURN_IF_ERROR(base::FaultPoint<"crust.machine.shared">());
+  }
+  ASSIGN_OR_RETURN(
+      record_->daemon,
+      platform::StartDaemon({.program = settings_.qemu,
+                             .arguments = MachineArguments(settings_, paths_, needs, mac),
+                             .mark = MarkOf(*record_),
+                             .log = paths_.Log(),
+                             .held = tap.get()}));
+  RETURN_IF_ERROR(base::FaultPoint<"crust.machine.started">());
+  return records_.WriteRecord(sandbox_id_, *record_);
 }
 
 Status Machine::AwaitBoot() {
@@ -166,7 +222,21 @@ Status Machine::AwaitBoot() {
   }
 }
 
+Status Machine::CheckSharing() const {
+  if (!record_.has_value() || record_->share.pid == 0) return base::OkStatus();
+  ASSIGN_OR_RETURN(const base::UniqueFd process, platform::OpenDaemon(record_->share));
+  if (process.valid()) return base::OkStatus();
+  return Error(StatusCode::kUnavailable,
+               "the process that shares the containers' files with the guest has ended{}",
+               ReadLastWords(paths_.ShareLog()));
+}
+
 Status Machine::DescribeEnd() {
+  // virtiofsd ends with QEMU, so it is the reason only while the guest still runs.
+  const auto status = CallQmp("query-status", Json::object());
+  if (status.ok() && base::json::String(*status, {"status"}) == "running") {
+    RETURN_IF_ERROR(CheckSharing());
+  }
   // Reading the console empties it.
   const auto console = CallQmp(
       "ringbuf-read", {{"device", "console"}, {"size", kLargestConsole}, {"format", "utf8"}});
@@ -177,10 +247,9 @@ Status Machine::DescribeEnd() {
     return Error(StatusCode::kUnavailable, "the guest has ended; its console's last words: {}",
                  Quote(reason_));
   }
-  const auto log = platform::ReadFile(paths_.Log(), kLargestConsole);
   return Error(StatusCode::kUnavailable,
-               "the virtual machine has ended, its process was killed or failed{}",
-               log.ok() && !log->empty() ? ": " + Quote(FindReason(*log)) : std::string());
+               "the virtual machine has ended, its process was killed or failed{}{}",
+               ReadLastWords(paths_.Log()), ReadLastWords(paths_.ShareLog()));
 }
 
 bool Machine::MayRun() const {
@@ -191,7 +260,7 @@ bool Machine::MayRun() const {
 
 Status Machine::CheckRunning() {
   ASSIGN_OR_RETURN(const Json status, CallQmp("query-status", Json::object()));
-  if (base::json::String(status, {"status"}) == "running") return base::OkStatus();
+  if (base::json::String(status, {"status"}) == "running") return CheckSharing();
   return DescribeEnd();
 }
 
@@ -227,14 +296,7 @@ Status Machine::End() {
   reason_.clear();
   if (records_.IsOfThisBoot(*record_)) {
     RETURN_IF_ERROR(base::FaultPoint<"crust.machine.end">());
-    if (record_->daemon.pid != 0) {
-      RETURN_IF_ERROR_WITH(platform::KillDaemon(record_->daemon, kKillTime),
-                           "end the virtual machine");
-    } else if (platform::KillMarkedProcesses(MarkOf(*record_), kKillTime) > 0) {
-      return Error(StatusCode::kDeadlineExceeded,
-                   "the virtual machine was killed and does not end, because it waits in the "
-                   "kernel");
-    }
+    RETURN_IF_ERROR(KillProcesses());
     RETURN_IF_ERROR(base::FaultPoint<"crust.machine.ended">());
   }
   RETURN_IF_ERROR(platform::RemoveTree(paths_.folder));
@@ -243,12 +305,26 @@ Status Machine::End() {
   return base::OkStatus();
 }
 
+Status Machine::KillProcesses() {
+  if (record_->daemon.pid != 0) {
+    RETURN_IF_ERROR_WITH(platform::KillDaemon(record_->daemon, kKillTime),
+                         "end the virtual machine");
+  }
+  if (record_->daemon.pid != 0 && record_->share.pid == 0) return base::OkStatus();
+  // virtiofsd has a child process, which only the mark finds.
+  if (platform::KillMarkedProcesses(MarkOf(*record_), kKillTime) > 0) {
+    return Error(StatusCode::kDeadlineExceeded,
+                 "the virtual machine was killed and does not end, because it waits in the kernel");
+  }
+  platform::ReapDaemon(record_->share);
+  return base::OkStatus();
+}
+
 Status Machine::KillProcess() {
   ASSIGN_OR_RETURN(const MachineState state, FindState());
   if (state == MachineState::kAbsent) return base::OkStatus();
   qmp_.reset();
-  return base::Annotate(platform::KillDaemon(record_->daemon, kKillTime),
-                        "end the virtual machine");
+  return KillProcesses();
 }
 
 StatusOr<Message> Machine::CallGuest(Message request, Deadline deadline,
@@ -274,7 +350,7 @@ Status Machine::Ping() {
 }
 
 StatusOr<std::string> Machine::AddPort(const std::string& name) {
-  const std::string id = "port-" + name;
+  const std::string id = PortId(name);
   const auto known = CallQmp("qom-get", {{"path", DevicePath(id)}, {"property", "name"}});
   if (known.ok()) return paths_.Port(name);
   if (known.status().code() != StatusCode::kFailedPrecondition) return known.status();
@@ -293,6 +369,36 @@ StatusOr<std::string> Machine::AddPort(const std::string& name) {
                                          {"chardev", id},
                                          {"name", name}}));
   return paths_.Port(name);
+}
+
+StatusOr<MachinePort> Machine::TakePort(size_t from) {
+  ASSIGN_OR_RETURN(const Json known, CallQmp("query-chardev", Json::object()));
+  std::set<std::string> taken;
+  for (const Json& entry : known) {
+    // QEMU's words: "disconnected:unix:PATH,server=on".
+    if (base::json::String(entry, {"filename"}).starts_with("disconnected:")) continue;
+    taken.insert(base::json::String(entry, {"label"}));
+  }
+  for (size_t number = from; number < kMostPorts; ++number) {
+    MachinePort port{.number = number, .name = fmt::format("p{}", number)};
+    if (taken.contains(PortId(port.name))) continue;
+    ASSIGN_OR_RETURN(const std::string path, AddPort(port.name));
+    ASSIGN_OR_RETURN(port.socket, rpc::ConnectTo(path));
+    return port;
+  }
+  return Error(StatusCode::kResourceExhausted,
+               "the guest has {} processes with streams already, and no more are possible",
+               kMostPorts);
+}
+
+StatusOr<base::UniqueFd> Machine::OpenProcess() {
+  ASSIGN_OR_RETURN(const MachineState state, FindState());
+  if (state == MachineState::kAbsent) {
+    return Error(StatusCode::kNotFound, "the sandbox has no virtual machine");
+  }
+  ASSIGN_OR_RETURN(base::UniqueFd process, platform::OpenDaemon(record_->daemon));
+  if (state == MachineState::kEnded || !process.valid()) return DescribeEnd();
+  return process;
 }
 
 StatusOr<std::optional<std::string>> Machine::FindDisk(const std::string& name) {

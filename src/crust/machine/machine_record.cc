@@ -28,7 +28,9 @@ std::string Encode(const MachineRecord& record) {
                      {"bootId", record.boot_id},
                      {"mark", record.mark},
                      {"pid", record.daemon.pid},
-                     {"startTime", record.daemon.start_time}}) +
+                     {"startTime", record.daemon.start_time},
+                     {"sharePid", record.share.pid},
+                     {"shareStartTime", record.share.start_time}}) +
          "\n";
 }
 
@@ -38,7 +40,9 @@ StatusOr<MachineRecord> DecodeMachineRecord(std::string_view text) {
       .boot_id = json::String(value, {"bootId"}),
       .mark = json::String(value, {"mark"}),
       .daemon = {.pid = static_cast<pid_t>(json::Int(value, {"pid"})),
-                 .start_time = static_cast<uint64_t>(json::Int(value, {"startTime"}))}};
+                 .start_time = static_cast<uint64_t>(json::Int(value, {"startTime"}))},
+      .share = {.pid = static_cast<pid_t>(json::Int(value, {"sharePid"})),
+                .start_time = static_cast<uint64_t>(json::Int(value, {"shareStartTime"}))}};
   if (record.boot_id.empty() || record.mark.empty()) {
     return Error(StatusCode::kDataLoss, "the record of the machine has no boot id or no mark");
   }

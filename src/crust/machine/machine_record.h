@@ -2,9 +2,9 @@
 // before each step that it describes.
 //
 //   no record ──▶ [starting] ──▶ [started] ──▶ no record
-//                  the mark       pid and start time, too
+//                  the mark       pids and start times, too
 //
-// A machine of a record "starting" may run; it is found by the mark in its environment, and ended,
+// A machine of a record "starting" may run; it is found by the mark in the environment, and ended,
 // because nothing was done with it yet. Thread-safe for different sandboxes.
 #pragma once
 
@@ -20,11 +20,13 @@ namespace berth::crust {
 
 struct MachineRecord {
   std::string boot_id;
-  std::string mark;           // the value of the variable kMachineMark in its environment
-  platform::DaemonId daemon;  // pid 0: starting
+  std::string mark;  // the value of the variable kMachineMark in its processes' environment
+  platform::DaemonId daemon;  // QEMU; pid 0: starting
+  platform::DaemonId share;   // virtiofsd; pid 0: the guest shares no files with the host
   bool operator==(const MachineRecord& other) const {
     return boot_id == other.boot_id && mark == other.mark && daemon.pid == other.daemon.pid &&
-           daemon.start_time == other.daemon.start_time;
+           daemon.start_time == other.daemon.start_time && share.pid == other.share.pid &&
+           share.start_time == other.share.start_time;
   }
 };
 

@@ -45,12 +45,41 @@ TEST(MachineArgumentsTest, OnlyAnEmulatedGuestIsToldTheFrequencyOfTheCounter) {
               Not(Contains(HasSubstr("tsc_early_khz"))));
 }
 
+TEST(MachineArgumentsTest, ASandboxWithNeedsOfItsOwnGetsThemInPlaceOfTheSettings) {
+  const MachineSettings settings = {.kernel = "/k", .image = "/i", .memory_mib = 512, .cpus = 2};
+  const std::vector<std::string> arguments =
+      MachineArguments(settings, MachinePaths("/m"), {.memory_mib = 1024, .cpus = 3});
+  EXPECT_THAT(arguments, Contains("1024M"));
+  EXPECT_THAT(arguments, Contains("3"));
+  EXPECT_THAT(arguments, Not(Contains("512M")));
+}
+
+TEST(MachineArgumentsTest, OnlyAGuestWithAShareHasMemoryThatAnotherProcessCanUse) {
+  const MachineSettings settings = {.kernel = "/k", .image = "/i", .memory_mib = 512};
+  EXPECT_THAT(MachineArguments(settings, MachinePaths("/m")), Not(Contains(HasSubstr("share"))));
+  const std::vector<std::string> arguments = MachineArguments(
+      settings, MachinePaths("/m,n"), {.memory_mib = 300, .share = MachineShare{.folder = "/f"}});
+  EXPECT_THAT(arguments, Contains("microvm,memory-backend=memory"));
+  EXPECT_THAT(arguments, Contains("memory-backend-memfd,id=memory,size=300M,share=on"));
+  EXPECT_THAT(arguments, Contains("socket,id=share,path=/m,,n/share"));
+}
+
+TEST(MachineArgumentsTest, OnlyAGuestWithANetworkHasACard) {
+  const MachineSettings settings = {.kernel = "/k", .image = "/i"};
+  EXPECT_THAT(MachineArguments(settings, MachinePaths("/m")), Not(Contains("-netdev")));
+  const std::vector<std::string> arguments =
+      MachineArguments(settings, MachinePaths("/m"), {}, "02:00:00:00:00:01");
+  EXPECT_THAT(arguments, Contains("tap,id=net0,fd=3"));
+  EXPECT_THAT(arguments, Contains("virtio-net-device,netdev=net0,mac=02:00:00:00:00:01"));
+}
+
 TEST(MachineRecordTest, ARecordIsReadAsItWasWrittenAndDamageIsTold) {
   const platform::TempFolder folder;
   const auto records = MachineRecords::Open(folder / "records");
   ASSERT_OK(records);
   EXPECT_EQ(records->ReadRecord("s1").status().code(), StatusCode::kNotFound);
-  MachineRecord record = {.mark = "m", .daemon = {.pid = 12, .start_time = 34}};
+  MachineRecord record = {
+      .mark = "m", .daemon = {.pid = 12, .start_time = 34}, .share = {.pid = 56, .start_time = 78}};
   ASSERT_OK(records->WriteRecord("s1", record));
   EXPECT_TRUE(records->IsOfThisBoot(record));
   const auto read = records->ReadRecord("s1");
