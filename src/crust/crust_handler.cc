@@ -1,5 +1,7 @@
 #include "crust/crust_handler.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -101,7 +103,8 @@ Status CheckGuest(const CrustHandlerOptions& options) {
   if (!options.shares.empty() || !options.utility_shares.empty()) {
     return Error(
         StatusCode::kInvalidArgument,
-        "sandboxes that are virtual machines mount no shares, because they have no network");
+        "sandboxes that are virtual machines mount no shares, because they have no network of the "
+        "node");
   }
   return base::OkStatus();
 }
@@ -185,7 +188,13 @@ class CrustHandlerImpl final : public CrustHandler {
       return Error(StatusCode::kFailedPrecondition,
                    "berth-guest, the first program of the guests, is not beside this program");
     }
-    ASSIGN_OR_RETURN(const std::string image, MakeGuestImage(program, modules, file_systems));
+    if (access(guest.runc.c_str(), X_OK) != 0) {
+      return Error(StatusCode::kFailedPrecondition,
+                   "containers of guests need runc, and {} is no program of this machine",
+                   Quote(guest.runc));
+    }
+    ASSIGN_OR_RETURN(const std::string image,
+                     MakeGuestImage(program, modules, file_systems, guest.runc));
     RETURN_IF_ERROR(platform::WriteDurably<"crust.guest_image">(paths.GuestImage(), image));
     machine_ = {.kernel = guest.kernel,
                 .image = paths.GuestImage(),
@@ -195,8 +204,10 @@ class CrustHandlerImpl final : public CrustHandler {
                 .boot_within = guest.boot_within,
                 .answer_within = guest.answer_within};
     const VmFolders folders = {.records = paths.MachineRecordFolder(),
-                               .machines = paths.MachineFolder()};
-    ASSIGN_OR_RETURN(std::unique_ptr<SandboxKind> kind, NewVmSandboxes(machine_, folders));
+                               .machines = paths.MachineFolder(),
+                               .pins = paths.HolderFolder()};
+    ASSIGN_OR_RETURN(std::unique_ptr<SandboxKind> kind,
+                     NewVmSandboxes(machine_, *mounter_, folders));
     ASSIGN_OR_RETURN(const MachineRecords records, MachineRecords::Open(folders.records));
     ASSIGN_OR_RETURN(machine_.accelerator, ChooseAccelerator(machine_, records, folders.machines));
     return kind;

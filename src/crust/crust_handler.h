@@ -24,6 +24,8 @@ struct GuestOptions {
   std::string kernel;   // the file of the guests' kernel
   std::string modules;  // the folder of its modules, such as /lib/modules/6.1.0-42-cloud-amd64
   std::string program;  // berth-guest; empty: the one beside this program
+  // This machine's runc, of which the guests get a copy for their containers.
+  std::string runc = "/usr/sbin/runc";
   int64_t memory_mib = 256;
   int cpus = 1;
   // As in MachineSettings.

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "crust/bundle_check.h"
+#include "crust/containers/guest_containers.h"
 #include "crust/pods/plan_file.h"
 #include "crust/volume_queries.h"
 #include "platform/files/durable_file.h"
@@ -153,7 +154,7 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
     RETURN_IF_ERROR(known);
     const SandboxRecord& record = (*known)->record;
     if (record.pod_uid == pod && record.bundle == bundle && !record.ending) {
-      return PublishPodVolumes(**known);
+      return PrepareSandbox(**known);
     }
     return Error(StatusCode::kFailedPrecondition, "another sandbox has the id {}",
                  Quote(sandbox_id));
@@ -167,7 +168,7 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
     ASSIGN_OR_RETURN(entry->sandbox, kind_.OpenSandbox(sandbox_id));
     RETURN_IF_ERROR(platform::WriteDurably<"crust.mark">(
         ipc::crust::MarkPath(options_.paths.run(), sandbox_id), ""));
-    return PublishPodVolumes(*entry);
+    return PrepareSandbox(*entry);
   }();
   if (begun.ok()) {
     watch_.AddAfter(sandbox_id, options_.check_interval);
@@ -283,6 +284,18 @@ Status Handler::UnpublishForPod(const api::PodUid& pod,
                                 [&] { return TakeOutOfSandboxes(pod, target); });
 }
 
+Status Handler::PrepareSandbox(Entry& entry) {
+  if (GuestContainers* guest = entry.sandbox->containers(); guest != nullptr) {
+    ASSIGN_OR_RETURN(
+        const std::string text,
+        platform::ReadFile(entry.record.bundle + "/config.json", ipc::crust::kLargestConfig));
+    ASSIGN_OR_RETURN(const base::Json config, ReadConfig(text));
+    ASSIGN_OR_RETURN(const PodSetup setup, ReadPodSetup(config));
+    RETURN_IF_ERROR(guest->Begin(setup));
+  }
+  return PublishPodVolumes(entry);
+}
+
 Status Handler::PublishPodVolumes(Entry& entry) {
   ASSIGN_OR_RETURN(std::vector<VolumeRecord> volumes, pods_->ListVolumes(entry.pod_uid));
   for (VolumeRecord& volume : volumes) {
@@ -388,7 +401,7 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
   // system.
   ASSIGN_OR_RETURN(const Hold hold,
                    HoldSandbox(request.sandbox_id, {.patience = options_.container_patience}));
-  return mounts_.MakeGrafts(*hold, request);
+  return mounts_.PrepareContainer(*hold, request);
 }
 
 template <typename Request>

@@ -25,6 +25,8 @@
 #include <vector>
 
 #include "api/kinds/object_ids.h"
+#include "base/ipc/message.h"
+#include "base/ipc/server.h"
 #include "base/status.h"
 #include "base/workers/keyed_workers.h"
 #include "crust/containers/container_mounts.h"
@@ -91,9 +93,18 @@ class Handler final : public RuntimeCalls {
   // the call fails, a new sandbox is cleared.
   base::Status BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
                             const std::string& bundle);
-  // Finds the container's mounts of deferred volumes and makes a graft of each. NOT_FOUND,
-  // ABORTED: see SandboxTable::HoldSandbox. Other errors: see ContainerMounts::MakeGrafts.
+  // A pidfd of the virtual machine of a sandbox that has begun; not valid: the sandbox has the
+  // host's kernel.
+  base::StatusOr<base::UniqueFd> OpenMachine(const std::string& sandbox_id);
+  // Finds the container's mounts of deferred volumes and makes a graft of each, or creates the
+  // container in the sandbox's guest. NOT_FOUND, ABORTED: see SandboxTable::HoldSandbox. Other
+  // errors: see ContainerMounts::PrepareContainer.
   base::StatusOr<CreateReply> CreateContainer(const CreateRequest& request);
+  // Any other call about a container in a guest (base/ipc/container_call.h). FAILED_PRECONDITION:
+  // the sandbox's containers run on the host. Other errors: see SandboxTable::HoldSandbox and
+  // GuestContainers::Call.
+  base::StatusOr<base::ipc::Reply> CallContainer(const std::string& sandbox_id,
+                                                 const base::ipc::Message& request);
   // Unpublishes the sandbox's volumes and forgets the sandbox, because its container is deleted. OK
   // if the handler does not know the sandbox. If a step fails, the handler repeats it later.
   base::Status EndSandbox(const std::string& sandbox_id);
@@ -113,7 +124,8 @@ class Handler final : public RuntimeCalls {
       const std::string& sandbox_id,
       const SandboxTable::HoldOptions& options = SandboxTable::HoldOptions());
 
-  // Publishes the volumes of the entry's pod in its sandbox.
+  // Starts the sandbox's guest, if it is one, and publishes the volumes of its pod.
+  base::Status PrepareSandbox(Entry& entry);
   base::Status PublishPodVolumes(Entry& entry);
   // Whether a sandbox of the pod has a volume at the target, or may have it.
   base::StatusOr<bool> IsInSandbox(const api::PodUid& pod, const platform::TargetPath& target);

@@ -50,9 +50,15 @@ struct PublishContext {
   std::function<void(uint64_t done)> progress;
 };
 
+class GuestContainers;
+
 class Sandbox {
  public:
   virtual ~Sandbox() = default;
+
+  // The containers of the sandbox, if they run in a kernel of its own; nullptr: they run on the
+  // host, and get grafts (MakeGraft).
+  virtual GuestContainers* containers() { return nullptr; }
 
   // Carries out the plan's checks and steps. OK if the sandbox has a volume of that name on the
   // plan's device already. FAILED_PRECONDITION: a check failed, the device is in use, or the

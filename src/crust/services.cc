@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/ipc/container_call.h"
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "platform/errno.h"
@@ -60,6 +61,12 @@ Status ReplaceConfigText(int fd, std::string_view text) {
   return base::OkStatus();
 }
 
+ipc::Reply ReplyOfGuest(base::UniqueFd descriptor) {
+  ipc::Reply reply(ipc::Message().Set(ipc::crust::kGuest, int64_t{1}));
+  reply.descriptors.push_back(std::move(descriptor));
+  return reply;
+}
+
 // Answers crust.create and crust.end (base/ipc/crust_call.h).
 StatusOr<ipc::Reply> HandleCreate(Handler& handler, const ipc::Request& request) {
   ASSIGN_OR_RETURN(std::string sandbox, FindMember(request.message, ipc::crust::kSandbox));
@@ -69,18 +76,27 @@ StatusOr<ipc::Reply> HandleCreate(Handler& handler, const ipc::Request& request)
   if (kind == "sandbox") {
     ASSIGN_OR_RETURN(const std::string bundle, FindMember(request.message, ipc::crust::kBundle));
     RETURN_IF_ERROR(handler.BeginSandbox(rpc::SandboxId(sandbox), pod, bundle));
+    ASSIGN_OR_RETURN(base::UniqueFd machine, handler.OpenMachine(sandbox));
+    if (machine.valid()) return ReplyOfGuest(std::move(machine));
     return ipc::Message().Set(ipc::crust::kCount, int64_t{0});
   }
   const int64_t from = request.message.FindNumber(ipc::crust::kFrom).value_or(0);
   if (request.descriptors.size() != 2 || from < 0) {
     return Error(StatusCode::kInvalidArgument, "the request does not bring a config.json");
   }
+  // An earlier berth-oci sends no id, and knows no containers of guests.
+  const std::string* container = request.message.FindText(ipc::container::kContainer);
+  const std::string* bundle = request.message.FindText(ipc::crust::kBundle);
   CreateRequest create{.sandbox_id = std::move(sandbox),
                        .pod_uid = std::move(pod),
+                       .container = container == nullptr ? "" : *container,
+                       .bundle = bundle == nullptr ? "" : *bundle,
+                       .terminal = request.message.FindNumber(ipc::container::kTerminal) == 1,
                        .from = static_cast<size_t>(from),
                        .most = ipc::kMostDescriptors};
   ASSIGN_OR_RETURN(create.config, ReadConfigText(request.descriptors[0].get()));
   ASSIGN_OR_RETURN(CreateReply created, handler.CreateContainer(create));
+  if (created.stream.valid()) return ReplyOfGuest(std::move(created.stream));
   RETURN_IF_ERROR(ReplaceConfigText(request.descriptors[1].get(), created.config));
   ipc::Strings kinds;
   std::vector<base::UniqueFd> mounts;
@@ -101,6 +117,12 @@ StatusOr<ipc::Reply> HandleEnd(Handler& handler, const ipc::Request& request) {
   return ipc::Message();
 }
 
+// Answers any other call of base/ipc/container_call.h.
+StatusOr<ipc::Reply> HandleContainer(Handler& handler, const ipc::Request& request) {
+  ASSIGN_OR_RETURN(const std::string sandbox, FindMember(request.message, ipc::crust::kSandbox));
+  return handler.CallContainer(sandbox, request.message);
+}
+
 // Logs a failed reply, because otherwise only the container's error would show it.
 StatusOr<ipc::Reply> LogRefusal(std::string_view method, StatusOr<ipc::Reply> reply) {
   if (!reply.ok()) LOG_WARNING("{}: {}", method, base::ToString(reply.status()));
@@ -110,13 +132,21 @@ StatusOr<ipc::Reply> LogRefusal(std::string_view method, StatusOr<ipc::Reply> re
 }  // namespace
 
 std::map<std::string, ipc::Method> MakeOciMethods(Handler& handler) {
-  return {{std::string(ipc::crust::kCreate),
-           [&handler](const ipc::Request& request) {
-             return LogRefusal(ipc::crust::kCreate, HandleCreate(handler, request));
-           }},
-          {std::string(ipc::crust::kEnd), [&handler](const ipc::Request& request) {
-             return LogRefusal(ipc::crust::kEnd, HandleEnd(handler, request));
-           }}};
+  std::map<std::string, ipc::Method> methods;
+  const auto add = [&](std::string_view name, auto handle) {
+    methods[std::string(name)] = [&handler, name, handle](const ipc::Request& request) {
+      return LogRefusal(name, handle(handler, request));
+    };
+  };
+  add(ipc::crust::kCreate, HandleCreate);
+  add(ipc::crust::kEnd, HandleEnd);
+  namespace calls = ipc::container;
+  for (const std::string_view name :
+       {calls::kStart, calls::kExec, calls::kKill, calls::kDelete, calls::kState, calls::kProcesses,
+        calls::kStats, calls::kUpdate, calls::kPause, calls::kResume}) {
+    add(name, HandleContainer);
+  }
+  return methods;
 }
 
 }  // namespace berth::crust

@@ -10,7 +10,8 @@
 
 namespace berth::crust {
 
-// The methods of base/ipc/crust_call.h. `handler` is borrowed and must outlive the result.
+// The methods of base/ipc/crust_call.h and of base/ipc/container_call.h. `handler` is borrowed and
+// must outlive the result.
 std::map<std::string, base::ipc::Method> MakeOciMethods(Handler& handler);
 
 }  // namespace berth::crust

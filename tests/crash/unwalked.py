@@ -28,7 +28,9 @@ REASONS = {
     "crust.pod_record.*": "the volumes of a pod, under a kubelet alone; src/crust/crash_root_test.cc crashes at each",
     "crust.kata_*": "where Kata runs the sandboxes; src/crust/kata/kata_crash_root_test.cc crashes at each",
     "crustproxy.*": "under a kubelet alone; src/crustproxy/volume_faults_root_test.cc cuts it short at each",
-    "crust.machine*": "sandboxes that are virtual machines; src/crust/machine/vm_crash_root_test.cc crashes at each",
+    "crust.machine*": "sandboxes that are virtual machines; src/crust/machine/vm_crash_root_test.cc and machine_root_test.cc crash "
+                      "at each",
+    "crust.guest.shared": "sandboxes that are virtual machines; src/crust/machine/vm_crash_root_test.cc crashes there",
     "crust.guest_image.*": "sandboxes that are virtual machines; each start of the handler writes the file again",
     "crust.utility.*": "the mount utility of a share; src/crust/utility_mount_root_test.cc cuts it short",
     "rpc.crust.RuntimeGetVolumeStats.*": "looks, once a minute or when somebody asks",

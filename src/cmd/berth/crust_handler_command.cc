@@ -26,6 +26,10 @@ void AddGuestOptions(CLI::App& command, crust::CrustHandlerOptions& options) {
   command.add_option("--guest-modules", options.guest.modules,
                      "The folder of that kernel's modules, such as "
                      "/lib/modules/6.1.0-42-cloud-amd64");
+  command
+      .add_option("--guest-runc", options.guest.runc,
+                  "This machine's runc, of which each guest gets a copy for its containers")
+      ->capture_default_str();
   command.add_option("--guest-memory", options.guest.memory_mib, "Memory of each guest, in MiB")
       ->capture_default_str();
   command.add_option("--guest-cpus", options.guest.cpus, "Processors of each guest")

@@ -1,5 +1,5 @@
 // The mounts of a container that is about to be created: finds those of deferred volumes in its
-// config.json, and makes a graft of each.
+// config.json, and makes a graft of each, or creates the container in the sandbox's guest.
 //
 // The caller holds the sandbox's entry, which is open. Thread-safe for different entries.
 #pragma once
@@ -22,6 +22,9 @@ namespace berth::crust {
 struct CreateRequest {
   std::string sandbox_id;
   api::PodUid pod_uid;
+  std::string container;  // its id; only of one that runs in a guest, as the next two
+  std::string bundle;     // its folder
+  bool terminal = false;
   std::string config;  // the text of config.json in its bundle
   size_t from = 0;     // index of the first deferred mount for which the reply has a graft
   size_t most = 0;     // the largest number of grafts in the reply
@@ -31,6 +34,9 @@ struct CreateReply {
   std::vector<Graft> grafts;  // of the mounts from number `from` on, `most` of them at most
   // The config with sources in the graft folder; "" if `from` is not 0 or `count` is 0.
   std::string config;
+  // Valid: the container was created in a guest, and this is the host's end of its stream. All
+  // other members are empty.
+  base::UniqueFd stream;
 };
 
 class ContainerMounts {
@@ -46,8 +52,10 @@ class ContainerMounts {
       : options_(std::move(options)), steps_(steps), pods_(pods), mounter_(mounter) {}
 
   // FAILED_PRECONDITION: the sandbox has ended or is another pod's, a volume is not published in
-  // it, or it is not known which subPath of a volume is meant.
-  base::StatusOr<CreateReply> MakeGrafts(SandboxTable::Entry& entry, const CreateRequest& request);
+  // it, or it is not known which subPath of a volume is meant. Other errors of a container in a
+  // guest: see CreateInGuest.
+  base::StatusOr<CreateReply> PrepareContainer(SandboxTable::Entry& entry,
+                                               const CreateRequest& request);
 
  private:
   // The targets as they may stand in a config.json, from the pod's plan and the sandbox's record.
@@ -58,9 +66,27 @@ class ContainerMounts {
   // Finds the sub paths of those mounts whose source is a mount of the kubelet.
   base::Status FindSubPaths(const std::vector<KnownTarget>& targets,
                             std::vector<DeferredMount>& mounts) const;
-  // Mounts the volume again if the sandbox has lost its mount.
-  base::StatusOr<Graft> MakeGraft(SandboxTable::Entry& entry, VolumeRecord& volume,
-                                  const std::string& sub_path);
+  // A mount of a container, and the volume that it shows.
+  struct VolumeMount {
+    size_t mount = 0;  // its index in the config's "mounts"
+    VolumeRecord* volume = nullptr;
+    std::string sub_path;
+  };
+  // Finds the container's mounts of volumes, which must be published.
+  base::StatusOr<std::vector<VolumeMount>> FindVolumes(SandboxTable::Entry& entry,
+                                                       const base::Json& config) const;
+  // INVALID_ARGUMENT, FAILED_PRECONDITION: no container can have this path of a volume.
+  base::Status CheckSubPath(const std::string& sub_path) const;
+  // Calls `give`, and once more after the volume was mounted again if the sandbox has lost its
+  // mount.
+  template <typename Give>
+  auto GiveVolume(SandboxTable::Entry& entry, const VolumeMount& mount, base::StatusCode lost,
+                  Give give) -> decltype(give());
+  base::StatusOr<CreateReply> MakeGrafts(SandboxTable::Entry& entry, const CreateRequest& request,
+                                         base::Json config, std::vector<VolumeMount> mounts);
+  base::StatusOr<CreateReply> CreateInSandbox(SandboxTable::Entry& entry,
+                                              const CreateRequest& request, base::Json config,
+                                              const std::vector<VolumeMount>& mounts);
 
   const Options options_;
   VolumeSteps& steps_;

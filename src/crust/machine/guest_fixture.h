@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mount.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -27,6 +28,8 @@
 #include "platform/processes/own_folder.h"
 
 namespace berth::crust {
+
+inline constexpr const char* kRunc = "/usr/sbin/runc";
 
 // The kernel that tools/vm fetches, in build/packages.
 struct GuestKernel {
@@ -56,6 +59,8 @@ inline GuestKernel FindGuestKernel() {
     found.why = "there is no guest kernel in " + packages.string() + ": run tools/vm fetch";
   } else if (!fs::exists("/usr/bin/qemu-system-x86_64")) {
     found.why = "qemu-system-x86_64 is not installed";
+  } else if (!fs::exists(kRunc)) {
+    found.why = "runc is not installed";
   }
   return found;
 }
@@ -68,7 +73,7 @@ class GuestFixture : public testing::Test {
     const auto modules = KernelModules::Read(guest.modules);
     ASSERT_OK(modules);
     const auto image = MakeGuestImage(platform::FindInOwnFolder("berth-guest"), *modules,
-                                      {"ext4", "xfs", "btrfs"});
+                                      {"ext4", "xfs", "btrfs"}, kRunc);
     ASSERT_OK(image);
     std::ofstream(folder_ / "guest.cpio") << *image;
     settings_ = {.kernel = guest.kernel,
@@ -101,10 +106,11 @@ class GuestFixture : public testing::Test {
 
   // As a handler that starts.
   base::Status OpenKind() {
-    ASSIGN_OR_RETURN(
-        kind_, NewVmSandboxes(settings_,
-                              {.records = folder_ / "records", .machines = folder_ / "machines"},
-                              limits_));
+    ASSIGN_OR_RETURN(kind_, NewVmSandboxes(settings_, *mounter_,
+                                           {.records = folder_ / "records",
+                                            .machines = folder_ / "machines",
+                                            .pins = folder_ / "pins"},
+                                           limits_));
     return base::OkStatus();
   }
   std::unique_ptr<Sandbox> Open(const std::string& id = "s1") {
@@ -131,6 +137,15 @@ class GuestFixture : public testing::Test {
     const auto made = platform::FindFileSystem(type)->Format(*exec, loop->path, {});
     EXPECT_TRUE(made.ok()) << made;
     return *loop;
+  }
+  // Mounts the device on the host, where no guest has it, and calls `use` with the path.
+  void OnHost(const platform::LoopDevice& device, const std::string& type,
+              const std::function<void(const std::string& root)>& use) {
+    const std::string root = folder_ / "host";
+    std::filesystem::create_directories(root);
+    ASSERT_EQ(mount(device.path.c_str(), root.c_str(), type.c_str(), 0, ""), 0) << strerror(errno);
+    use(root);
+    ASSERT_EQ(umount2(root.c_str(), 0), 0) << strerror(errno);
   }
   static dev_t NumberOfDevice(const std::string& path) {
     struct stat st = {};
@@ -160,6 +175,7 @@ class GuestFixture : public testing::Test {
   platform::TempFolder folder_;
   MachineSettings settings_;
   VmLimits limits_;
+  const std::unique_ptr<platform::Mounter> mounter_ = platform::NewMounter();
   std::unique_ptr<SandboxKind> kind_;
   std::vector<platform::LoopDevice> loops_;
   std::vector<pid_t> started_;

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "base/fault.h"
+#include "crust/containers/guest_containers.h"
 #include "crust/machine/guest_fixture.h"
 
 namespace berth::crust {
@@ -15,6 +16,7 @@ class VmCrashTest : public GuestFixture {
   base::Status Work(const MountPlan& plan) {
     RETURN_IF_ERROR(OpenKind());
     ASSIGN_OR_RETURN(const std::unique_ptr<Sandbox> sandbox, kind_->OpenSandbox("s1"));
+    RETURN_IF_ERROR(sandbox->containers()->Begin({.hostname = "web"}));
     RETURN_IF_ERROR(sandbox->PublishVolume(plan, {}));
     RETURN_IF_ERROR(sandbox->ExpandVolume(plan));
     RETURN_IF_ERROR(sandbox->UnpublishVolume(plan));
@@ -39,6 +41,7 @@ class VmCrashTest : public GuestFixture {
   void ExpectNothingLeft(const platform::LoopDevice& device) {
     EXPECT_TRUE(std::filesystem::is_empty(folder_ / "records"));
     EXPECT_TRUE(std::filesystem::is_empty(folder_ / "machines"));
+    EXPECT_TRUE(std::filesystem::is_empty(folder_ / "pins"));
     EXPECT_TRUE(IsFree(device));
   }
 };
@@ -52,11 +55,11 @@ TEST_F(VmCrashTest, TheNextHandlerEndsWhatAKilledOneBegan) {
   std::ifstream lines(log);
   std::vector<std::string> points;
   for (std::string line; std::getline(lines, line);) points.push_back(line);
-  EXPECT_THAT(points, testing::IsSupersetOf({"crust.machine.start", "crust.machine.started",
-                                             "crust.machine.passed", "crust.machine.opened",
-                                             "crust.machine.plugged", "crust.mount.after",
-                                             "crust.machine.unmounted", "crust.machine.unplugged",
-                                             "crust.machine.end", "crust.machine.ended"}));
+  EXPECT_THAT(points, testing::IsSupersetOf(
+                          {"crust.guest.shared", "crust.machine.start", "crust.machine.started",
+                           "crust.machine.passed", "crust.machine.opened", "crust.machine.plugged",
+                           "crust.mount.after", "crust.machine.unmounted",
+                           "crust.machine.unplugged", "crust.machine.end", "crust.machine.ended"}));
   const char* walk = std::getenv("BERTH_CRASH_WALK");
   const size_t step = walk != nullptr && std::string_view(walk) == "all" ? 1 : 3;
   for (size_t i = static_cast<size_t>(getpid()) % step; i < points.size(); i += step) {

@@ -16,6 +16,9 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "crust/device.h"
+#include "crust/machine/guest_device.h"
+#include "crust/machine/vm_containers.h"
+#include "crust/mount_namespace.h"
 #include "platform/errno.h"
 #include "platform/files/durable_file.h"
 #include "platform/files/private_folder.h"
@@ -36,23 +39,9 @@ namespace calls = base::ipc::guest;
 namespace {
 
 constexpr std::chrono::seconds kOpenTime(10);
-constexpr std::chrono::seconds kPlugTime(30);  // until the guest sees the disk
-// Checks whether a device is in use claim it for a moment, also those of this handler.
-constexpr std::chrono::milliseconds kBusyTime(2'000);
-constexpr std::chrono::milliseconds kBusyPoll(20);
+constexpr std::chrono::milliseconds kBusyPoll(20);  // while an earlier call of the guest ends
 // The walk over files has no limit, but no call waits for ever.
 constexpr std::chrono::hours kWalkTime(24);
-
-// Runs in a child process. Returns a descriptor of the device, or a negative errno; -ESTALE: the
-// path leads to another device.
-int OpenClaimed(const Device& device, bool read_only) {
-  const int flags = (read_only ? O_RDONLY : O_RDWR) | O_EXCL | O_CLOEXEC | O_NONBLOCK;
-  const int fd = open(device.source.c_str(), flags);
-  if (fd < 0) return -errno;
-  struct stat st;
-  if (fstat(fd, &st) != 0) return -errno;
-  return S_ISBLK(st.st_mode) && st.st_rdev == device.number ? fd : -ESTALE;
-}
 
 // Runs in a child process. 0 or an errno.
 int CheckNothingMounted(const std::string& path) {
@@ -77,8 +66,9 @@ int64_t NumberOf(const Message& reply, std::string_view field) {
 
 class VmSandbox final : public Sandbox {
  public:
-  VmSandbox(const VmLimits& limits, Machine machine)
-      : limits_(limits), machine_(std::move(machine)) {}
+  VmSandbox(const VmLimits& limits, Machine machine, platform::Mounter& mounter,
+            const VmContainers::Paths& paths)
+      : limits_(limits), machine_(std::move(machine)), containers_(machine_, mounter, paths) {}
 
   Status PublishVolume(const MountPlan& plan, const PublishContext& context) override {
     ASSIGN_OR_RETURN(const Message mount, MountRequest(plan));
@@ -89,7 +79,8 @@ class VmSandbox final : public Sandbox {
     if (!serial.has_value()) {
       // A handler that was killed may have passed the device on already.
       RETURN_IF_ERROR(machine_.UnplugDisk(name));
-      ASSIGN_OR_RETURN(const base::UniqueFd device, OpenDevice(plan));
+      ASSIGN_OR_RETURN(const base::UniqueFd device,
+                       OpenForGuest(plan.device, plan.read_only(), Claim::kExclusive));
       ASSIGN_OR_RETURN(serial, machine_.PlugDisk(name, device.get(), plan.read_only()));
     }
     RETURN_IF_ERROR(base::FaultPoint<"crust.mount.before">());
@@ -166,15 +157,20 @@ class VmSandbox final : public Sandbox {
   }
 
   StatusOr<Graft> MakeGraft(const MountPlan& plan, const std::string&) override {
-    return Error(StatusCode::kUnimplemented,
-                 "volume {} is mounted in the guest of a virtual machine, and this container runs "
-                 "on the host's kernel, which cannot use it",
+    return Error(StatusCode::kInternal,
+                 "volume {} is mounted in the guest of a virtual machine, and has no mount on the "
+                 "host",
                  Quote(plan.device.source));
   }
 
+  GuestContainers* containers() override { return &containers_; }
+
   Status ForceEnd() override { return machine_.KillProcess(); }
 
-  Status RemoveSandbox() override { return machine_.End(); }
+  Status RemoveSandbox() override {
+    RETURN_IF_ERROR(machine_.End());
+    return containers_.Remove();
+  }
 
  private:
   // What a guest can carry out of the plan, as its request. FAILED_PRECONDITION: it needs more.
@@ -204,8 +200,7 @@ class VmSandbox final : public Sandbox {
     Message request = MakeRequest(calls::kMount, plan);
     request.Set(calls::kFlags, static_cast<int64_t>(parsed.flags))
         .Set(calls::kData, parsed.data)
-        .Set(calls::kMilliseconds,
-             std::chrono::duration_cast<std::chrono::milliseconds>(kPlugTime).count());
+        .Set(calls::kMilliseconds, Machine::kPlugTime.count());
     const auto* group = plan.Find<ApplyGroup>();
     if (group != nullptr && !plan.read_only()) {
       request.Set(calls::kGroup, static_cast<int64_t>(group->group))
@@ -230,33 +225,6 @@ class VmSandbox final : public Sandbox {
       if (error != 0) return platform::ErrnoError(error, "check the target path");
     }
     return base::OkStatus();
-  }
-
-  // The device, claimed: nobody can mount it on the host while the guest has it.
-  static StatusOr<base::UniqueFd> OpenDevice(const MountPlan& plan) {
-    const std::string what = fmt::format("open device {} for the guest", Quote(plan.device.source));
-    const auto deadline = steady_clock::now() + kBusyTime;
-    while (true) {
-      ASSIGN_OR_RETURN(platform::OpenedInChild opened,
-                       platform::OpenInChild(what, kOpenTime,
-                                             [device = plan.device, read_only = plan.read_only()] {
-                                               return OpenClaimed(device, read_only);
-                                             }));
-      if (opened.fd.valid()) return std::move(opened.fd);
-      if (opened.error == ESTALE) {
-        return Error(StatusCode::kFailedPrecondition,
-                     "{}: the path now leads to another device, not {}:{}", what,
-                     major(plan.device.number), minor(plan.device.number));
-      }
-      if (opened.error != EBUSY) return platform::ErrnoError(opened.error, what);
-      if (steady_clock::now() >= deadline) {
-        return Error(StatusCode::kFailedPrecondition,
-                     "{}: it is in use on this host or by another sandbox, and two kernels cannot "
-                     "share a file system",
-                     what);
-      }
-      std::this_thread::sleep_for(kBusyPoll);
-    }
   }
 
   Status CheckExists() {
@@ -288,16 +256,18 @@ class VmSandbox final : public Sandbox {
 
   const VmLimits limits_;
   Machine machine_;
+  VmContainers containers_;  // uses machine_
 };
 
 class VmSandboxes final : public SandboxKind {
  public:
   VmSandboxes(const MachineSettings& settings, const VmLimits& limits, MachineRecords records,
-              std::string machines)
+              const VmFolders& folders, platform::Mounter& mounter)
       : settings_(settings),
         limits_(limits),
         records_(std::move(records)),
-        machines_(std::move(machines)) {}
+        folders_(folders),
+        mounter_(mounter) {}
 
   StatusOr<std::unique_ptr<Sandbox>> OpenSandbox(const std::string& id) override {
     // A socket's path has at most 107 bytes, and an id may have 128.
@@ -305,9 +275,12 @@ class VmSandboxes final : public SandboxKind {
     base::Sha256 hash;
     hash.Add(id);
     const std::string folder = hash.FinishHex().substr(0, kFolderName);
-    Machine machine(settings_, records_, id, MachinePaths(machines_ + "/" + folder));
+    const MachinePaths paths(folders_.machines + "/" + folder);
+    Machine machine(settings_, records_, id, paths);
     RETURN_IF_ERROR(machine.FindState());
-    return std::make_unique<VmSandbox>(limits_, std::move(machine));
+    return std::make_unique<VmSandbox>(
+        limits_, std::move(machine), mounter_,
+        VmContainers::Paths{.pin = folders_.pins + "/" + id, .files = paths.Files()});
   }
 
   // Removes the records of machines that ended with an earlier boot.
@@ -329,17 +302,22 @@ class VmSandboxes final : public SandboxKind {
   const MachineSettings& settings_;
   const VmLimits limits_;
   const MachineRecords records_;
-  const std::string machines_;
+  const VmFolders folders_;
+  platform::Mounter& mounter_;
 };
 
 }  // namespace
 
 StatusOr<std::unique_ptr<SandboxKind>> NewVmSandboxes(const MachineSettings& settings,
+                                                      platform::Mounter& mounter,
                                                       const VmFolders& folders,
                                                       const VmLimits& limits) {
   ASSIGN_OR_RETURN(MachineRecords records, MachineRecords::Open(folders.records));
   RETURN_IF_ERROR(platform::MakePrivateFolder(folders.machines));
-  auto kind = std::make_unique<VmSandboxes>(settings, limits, std::move(records), folders.machines);
+  RETURN_IF_ERROR(platform::MakePrivateFolder(folders.pins));
+  RETURN_IF_ERROR(PreparePins(mounter, folders.pins));
+  RETURN_IF_ERROR(RemoveEmptyPins(folders.pins));
+  auto kind = std::make_unique<VmSandboxes>(settings, limits, std::move(records), folders, mounter);
   RETURN_IF_ERROR(kind->RemoveOldRecords());
   return kind;
 }

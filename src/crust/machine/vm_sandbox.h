@@ -4,7 +4,8 @@
 //   publish    open the device, claimed ──▶ plug it in ──▶ guest.mount, with fsGroup
 //   unpublish  guest.unmount ──▶ unplug it ──▶ the device is free
 //
-// The machine starts with the sandbox's first volume. If the guest ends or hangs, the calls for
+// The machine starts with the sandbox, or with its first volume if it begins none of its containers
+// (vm_containers.h). If the guest ends or hangs, the calls for
 // this sandbox fail with UNAVAILABLE or DEADLINE_EXCEEDED, and no other sandbox notices.
 #pragma once
 
@@ -14,12 +15,14 @@
 #include "base/status.h"
 #include "crust/machine/machine.h"
 #include "crust/sandbox.h"
+#include "platform/mounts/mounter.h"
 
 namespace berth::crust {
 
 struct VmFolders {
   std::string records;   // of the machines; made if missing
   std::string machines;  // on a tmpfs: a folder of each machine; made if missing
+  std::string pins;      // of the namespaces whose files guests share; made if missing
 };
 
 // How long the guest may take for a call about a volume. Each is shorter than the time for which
@@ -32,9 +35,10 @@ struct VmLimits {
   std::chrono::milliseconds grow{600'000};
 };
 
-// Removes what machines of an earlier boot left. `settings` is borrowed and must outlive the
-// result.
+// Removes what machines of an earlier boot left. `settings` and `mounter` are borrowed and must
+// outlive the result.
 base::StatusOr<std::unique_ptr<SandboxKind>> NewVmSandboxes(const MachineSettings& settings,
+                                                            platform::Mounter& mounter,
                                                             const VmFolders& folders,
                                                             const VmLimits& limits = {});
 

@@ -1,4 +1,3 @@
-#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include "crust/machine/guest_fixture.h"
@@ -13,15 +12,6 @@ using testing::HasSubstr;
 
 class VmSandboxTest : public GuestFixture {
  protected:
-  // Mounts the device on the host, where no guest has it, and calls `use` with the path.
-  void OnHost(const platform::LoopDevice& device, const std::string& type,
-              const std::function<void(const std::string& root)>& use) {
-    const std::string root = folder_ / "host";
-    std::filesystem::create_directories(root);
-    ASSERT_EQ(mount(device.path.c_str(), root.c_str(), type.c_str(), 0, ""), 0) << strerror(errno);
-    use(root);
-    ASSERT_EQ(umount2(root.c_str(), 0), 0) << strerror(errno);
-  }
   // Breaks the check sum of the root folder's block.
   void DamageRootFolder(const platform::LoopDevice& device) {
     const auto exec = platform::NewHostExec();
