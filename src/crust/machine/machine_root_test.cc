@@ -171,6 +171,12 @@ TEST_F(MachineTest, AGuestTakesOverTheSandboxesNetworkAndNothingIsLeftWhereverAH
   EXPECT_EQ(Find().FindState().value(), MachineState::kRunning);
 
   ASSERT_EQ(kill(record->share.pid, SIGKILL), 0);
+  // A process ends some time after the signal.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (Find().FindState().value() == MachineState::kRunning &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   EXPECT_EQ(Find().FindState().value(), MachineState::kEnded);
   const base::Status ended = Find().Start(needs);
   EXPECT_EQ(ended.code(), base::StatusCode::kUnavailable);
