@@ -55,6 +55,7 @@ class Guest:
         self.sandbox = uuid.uuid4().hex
         self.bundle = self.handler.folder / "bundles" / self.sandbox
         self.bundle.mkdir(parents=True)
+        (self.bundle / "config.json").write_text("{}")
         self._ask("crust.create", uid=self.pod, kind="sandbox", bundle=str(self.bundle))
 
     def _end(self):
