@@ -1,9 +1,11 @@
 """What the tests share: one containerd for the session, Berths that run on it, and virtual machines."""
+import os
 import pathlib
 import shutil
 import signal
 import sys
 import tempfile
+import zlib
 
 import pytest
 
@@ -18,6 +20,18 @@ def pytest_configure():
     # ignored signal.
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+# The labels of tests that take turns, because a run of all of them would last too long. tools/run_tests says whose turn it is.
+COSTLY = ("vm", "storage", "turns")
+
+
+def pytest_collection_modifyitems(items):
+    turn, _, turns = os.environ.get("BERTH_TURN", "").partition("/")
+    for item in items:
+        costly = any(item.get_closest_marker(label) for label in COSTLY)
+        if turns and costly and zlib.crc32(item.nodeid.encode()) % int(turns) != int(turn):
+            item.add_marker(pytest.mark.skip(reason="its turn is with another commit; tools/run_tests --all runs it"))
 
 
 def pytest_runtest_logreport(report):

@@ -72,6 +72,7 @@ def test_each_case_is_shown_to_catch_something():
     assert {case.name for case in CASES} - {SHOWN_BY.get(rule, rule) for rule in crust_double.rules()} == set()
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("rule", crust_double.rules())
 def test_it_is_caught(rule, places):
     cases = [case for case in CASES if case.name == SHOWN_BY.get(rule, rule)]

@@ -22,7 +22,7 @@ start() {
 # until_true WHAT COMMAND: tries it for a minute at least.
 until_true() {
   # Each look starts programs, which an emulated processor does slowly, so there are few of them.
-  for _ in $(seq 60); do
+  for _ in $(seq 300); do
     if eval "$2"; then return; fi
     sleep 1
   done

@@ -11,7 +11,7 @@ device_of() {
 
 until_true() {  # WHAT CONDITION
   # Each look starts programs, which an emulated processor does slowly, so there are few of them.
-  for _ in $(seq 300); do
+  for _ in $(seq 1500); do
     if eval "$2"; then return 0; fi
     [ ! -e "$STEPS/failed" ] || break
     sleep 0.5
