@@ -100,6 +100,12 @@ class StandIn {
 
 class GuestContainersTest : public GuestFixture {
  protected:
+  void SetUp() override {
+    // An emulated guest beside other tests may be slow.
+    limits_.unmount = std::chrono::minutes(4);
+    GuestFixture::SetUp();
+  }
+
   // What a volume has: the root of containers, and what subPaths lead to.
   void FillVolume(const platform::LoopDevice& device) {
     OnHost(device, "ext4", [](const std::string& root) {
