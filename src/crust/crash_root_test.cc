@@ -70,11 +70,13 @@ class Daemon {
     }
     // A container runtime that was refused a sandbox makes another one.
     base::Status begun =
-        handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ + "/bundle");
+        handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ + "/bundle")
+            .status();
     if (begun.code() == base::StatusCode::kFailedPrecondition) {
       RETURN_IF_ERROR(handler_->EndSandbox(kSandbox));
       begun =
-          handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ + "/bundle");
+          handler_->BeginSandbox(rpc::SandboxId(kSandbox), api::PodUid(kUid), folder_ + "/bundle")
+              .status();
     }
     RETURN_IF_ERROR(begun);
     if (owner_ == Owner::kSandbox) RETURN_IF_ERROR(Publish());

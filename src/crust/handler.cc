@@ -141,8 +141,8 @@ StatusOr<Handler::Hold> Handler::HoldSandbox(const std::string& sandbox_id,
   return hold;
 }
 
-Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
-                             const std::string& bundle) {
+StatusOr<base::UniqueFd> Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
+                                               const std::string& bundle) {
   const std::string& sandbox_id = id.text();
   RETURN_IF_ERROR(CheckSandboxId(sandbox_id));
   RETURN_IF_ERROR(CheckPodUid(pod));
@@ -163,7 +163,7 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
       const Hold entry,
       sandboxes_.AddSandbox({.sandbox_id = sandbox_id, .pod_uid = pod, .bundle = bundle}));
   entry->wait = options_.check_interval;
-  const Status begun = [&]() -> Status {
+  StatusOr<base::UniqueFd> begun = [&]() -> StatusOr<base::UniqueFd> {
     RETURN_IF_ERROR(records_.WriteRecord(entry->record));
     ASSIGN_OR_RETURN(entry->sandbox, kind_.OpenSandbox(sandbox_id));
     RETURN_IF_ERROR(platform::WriteDurably<"crust.mark">(
@@ -173,14 +173,14 @@ Status Handler::BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
   if (begun.ok()) {
     watch_.AddAfter(sandbox_id, options_.check_interval);
     LOG_INFO("sandbox {} of pod {} is recorded", Quote(sandbox_id), pod);
-    return OkStatus();
+    return begun;
   }
   // No container uses the new sandbox yet, so it can be cleared.
   if (const Status undone = ClearSandbox(*entry, options_.free_within); !undone.ok()) {
     LOG_WARNING("clear sandbox {}: {}", Quote(sandbox_id), base::ToString(undone));
     watch_.Add(sandbox_id);
   }
-  return base::Annotate(begun, fmt::format("begin sandbox {}", Quote(sandbox_id)));
+  return base::Annotate(begun.status(), fmt::format("begin sandbox {}", Quote(sandbox_id)));
 }
 
 Status Handler::CheckPublish(const SandboxRecord& record,
@@ -284,16 +284,15 @@ Status Handler::UnpublishForPod(const api::PodUid& pod,
                                 [&] { return TakeOutOfSandboxes(pod, target); });
 }
 
-Status Handler::PrepareSandbox(Entry& entry) {
-  if (GuestContainers* guest = entry.sandbox->containers(); guest != nullptr) {
-    ASSIGN_OR_RETURN(
-        const std::string text,
-        platform::ReadFile(entry.record.bundle + "/config.json", ipc::crust::kLargestConfig));
-    ASSIGN_OR_RETURN(const base::Json config, ReadConfig(text));
-    ASSIGN_OR_RETURN(const PodSetup setup, ReadPodSetup(config));
+StatusOr<base::UniqueFd> Handler::PrepareSandbox(Entry& entry) {
+  base::UniqueFd machine;
+  if (GuestContainers* guest = entry.sandbox->containers()) {
+    ASSIGN_OR_RETURN(const PodSetup setup, ReadPodSetupOf(entry.record.bundle));
     RETURN_IF_ERROR(guest->Begin(setup));
+    ASSIGN_OR_RETURN(machine, guest->OpenProcess());
   }
-  return PublishPodVolumes(entry);
+  RETURN_IF_ERROR(PublishPodVolumes(entry));
+  return machine;
 }
 
 Status Handler::PublishPodVolumes(Entry& entry) {
@@ -402,6 +401,18 @@ StatusOr<CreateReply> Handler::CreateContainer(const CreateRequest& request) {
   ASSIGN_OR_RETURN(const Hold hold,
                    HoldSandbox(request.sandbox_id, {.patience = options_.container_patience}));
   return mounts_.PrepareContainer(*hold, request);
+}
+
+StatusOr<ipc::Reply> Handler::CallContainer(const std::string& sandbox_id,
+                                            const ipc::Message& request) {
+  ASSIGN_OR_RETURN(const Hold hold,
+                   HoldSandbox(sandbox_id, {.patience = options_.container_patience}));
+  GuestContainers* guest = hold->sandbox->containers();
+  if (guest == nullptr) {
+    return Error(StatusCode::kFailedPrecondition, "the containers of sandbox {} run on the host",
+                 Quote(sandbox_id));
+  }
+  return guest->Call(request);
 }
 
 template <typename Request>

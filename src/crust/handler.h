@@ -90,12 +90,10 @@ class Handler final : public RuntimeCalls {
   // volumes of its pod in it. If it is recorded with the same arguments, only what is missing is
   // done. INVALID_ARGUMENT: an id or the bundle is wrong. FAILED_PRECONDITION: another sandbox has
   // the id. RESOURCE_EXHAUSTED: there are too many. Other errors: a volume cannot be published. If
-  // the call fails, a new sandbox is cleared.
-  base::Status BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
-                            const std::string& bundle);
-  // A pidfd of the virtual machine of a sandbox that has begun; not valid: the sandbox has the
-  // host's kernel.
-  base::StatusOr<base::UniqueFd> OpenMachine(const std::string& sandbox_id);
+  // the call fails, a new sandbox is cleared. Returns a pidfd of the sandbox's virtual machine; not
+  // valid: the sandbox has the host's kernel.
+  base::StatusOr<base::UniqueFd> BeginSandbox(const rpc::SandboxId& id, const api::PodUid& pod,
+                                              const std::string& bundle);
   // Finds the container's mounts of deferred volumes and makes a graft of each, or creates the
   // container in the sandbox's guest. NOT_FOUND, ABORTED: see SandboxTable::HoldSandbox. Other
   // errors: see ContainerMounts::PrepareContainer.
@@ -124,8 +122,9 @@ class Handler final : public RuntimeCalls {
       const std::string& sandbox_id,
       const SandboxTable::HoldOptions& options = SandboxTable::HoldOptions());
 
-  // Starts the sandbox's guest, if it is one, and publishes the volumes of its pod.
-  base::Status PrepareSandbox(Entry& entry);
+  // Starts the sandbox's guest, if it is one, and publishes the volumes of its pod. Returns what
+  // BeginSandbox returns.
+  base::StatusOr<base::UniqueFd> PrepareSandbox(Entry& entry);
   base::Status PublishPodVolumes(Entry& entry);
   // Whether a sandbox of the pod has a volume at the target, or may have it.
   base::StatusOr<bool> IsInSandbox(const api::PodUid& pod, const platform::TargetPath& target);

@@ -75,8 +75,8 @@ StatusOr<ipc::Reply> HandleCreate(Handler& handler, const ipc::Request& request)
   ASSIGN_OR_RETURN(const std::string kind, FindMember(request.message, ipc::crust::kKind));
   if (kind == "sandbox") {
     ASSIGN_OR_RETURN(const std::string bundle, FindMember(request.message, ipc::crust::kBundle));
-    RETURN_IF_ERROR(handler.BeginSandbox(rpc::SandboxId(sandbox), pod, bundle));
-    ASSIGN_OR_RETURN(base::UniqueFd machine, handler.OpenMachine(sandbox));
+    ASSIGN_OR_RETURN(base::UniqueFd machine,
+                     handler.BeginSandbox(rpc::SandboxId(sandbox), pod, bundle));
     if (machine.valid()) return ReplyOfGuest(std::move(machine));
     return ipc::Message().Set(ipc::crust::kCount, int64_t{0});
   }

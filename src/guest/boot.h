@@ -1,5 +1,5 @@
-// What the first program of the guest does before it serves: the kernel's file systems and the
-// modules.
+// Prepares the guest before its first program serves: mounts the kernel's file systems and loads
+// the modules.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What the guest needs before the containers of its pod: the method guest.begin
+// Prepares the guest for the containers of its pod: the method guest.begin
 // (base/ipc/guest_call.h). It may be called again at any time.
 #pragma once
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/fault.h"
-#include "base/ipc/container_call.h"
 #include "base/ipc/crust_call.h"
 #include "base/log.h"
 #include "crust/containers/guest_create.h"
@@ -167,10 +166,7 @@ StatusOr<CreateReply> ContainerMounts::CreateInSandbox(SandboxTable::Entry& entr
   StatusOr<base::UniqueFd> stream = CreateInGuest(guest, create);
   if (!stream.ok()) {
     // The failure that counts is the one of the create.
-    static_cast<void>(guest.Call(ipc::Message()
-                                     .Set(ipc::kMethod, std::string(ipc::container::kDelete))
-                                     .Set(ipc::container::kContainer, request.container)
-                                     .Set(ipc::container::kForce, int64_t{1})));
+    static_cast<void>(guest.Call(ForceDelete(request.container)));
     return stream.status();
   }
   CreateReply reply;

@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "base/ipc/container_call.h"
 #include "base/ipc/message.h"
 #include "base/ipc/server.h"
 #include "base/status.h"
@@ -18,6 +19,14 @@
 #include "crust/mount_plan.h"
 
 namespace berth::crust {
+
+// The call that kills a container, if it runs, and deletes it.
+inline base::ipc::Message ForceDelete(const std::string& container) {
+  return base::ipc::Message()
+      .Set(base::ipc::kMethod, std::string(base::ipc::container::kDelete))
+      .Set(base::ipc::container::kContainer, container)
+      .Set(base::ipc::container::kForce, int64_t{1});
+}
 
 class GuestContainers {
  public:

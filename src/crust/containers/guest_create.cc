@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "base/log.h"
 #include "crust/containers/shared_folder.h"
@@ -43,20 +44,17 @@ Status PlugDevices(GuestContainers& guest, const GuestCreate& create, GuestPlace
 
 StatusOr<base::UniqueFd> CreateInGuest(GuestContainers& guest, const GuestCreate& create) {
   GuestPlaces places = {.cgroup = "/" + create.container, .sources = create.volumes};
-  // What cannot be is refused before anything is shared.
   for (const HostSource& source : FindHostSources(create.config)) {
-    if (std::ranges::find(places.sources, source.mount, &GuestSource::mount) ==
-        places.sources.end()) {
+    if (std::ranges::find(create.volumes, source.mount, &GuestSource::mount) ==
+        create.volumes.end()) {
       places.sources.push_back({source.mount, source.path});
     }
   }
   RETURN_IF_ERROR(PlugDevices(guest, create, places));
+  // A config that the guest cannot have is refused before any file of the host is shared.
   RETURN_IF_ERROR(TranslateForGuest(create.config, places));
   const Json& mounts = json::Array(create.config, {"mounts"});
-  for (GuestSource& source : places.sources) {
-    const bool is_volume = std::ranges::find(create.volumes, source.mount, &GuestSource::mount) !=
-                           create.volumes.end();
-    if (is_volume) continue;
+  for (GuestSource& source : std::span(places.sources).subspan(create.volumes.size())) {
     if (json::String(mounts[source.mount], {"destination"}) == kSharedMemory) {
       source.path = kSharedMemory;
       continue;

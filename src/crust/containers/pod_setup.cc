@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ipc/crust_call.h"
 #include "base/log.h"
+#include "crust/containers/bundle_config.h"
+#include "platform/files/durable_file.h"
 
 namespace berth::crust {
 namespace {
@@ -49,6 +52,13 @@ StatusOr<PodSetup> ReadPodSetup(const Json& config) {
   constexpr int64_t kMostQuota = int64_t{1} << 40;
   if (quota > 0 && period > 0) setup.cpu_percent = std::min(quota, kMostQuota) * 100 / period;
   return setup;
+}
+
+StatusOr<PodSetup> ReadPodSetupOf(const std::string& bundle) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   platform::ReadFile(bundle + "/config.json", base::ipc::crust::kLargestConfig));
+  ASSIGN_OR_RETURN(const Json config, ReadConfig(text));
+  return ReadPodSetup(config);
 }
 
 }  // namespace berth::crust

@@ -1,5 +1,5 @@
-// What a program needs to run: its interpreter and its shared libraries, as its ELF file names them
-// (elf(5)). The file is only read, and nothing of it is run.
+// Finds what a program needs to run: its interpreter and its shared libraries, as its ELF file
+// names them (elf(5)). The file is only read, and nothing of it is run.
 #pragma once
 
 #include <string>

@@ -1,35 +1,23 @@
 #include "crust/machine/file_sharing.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
+#include <fcntl.h>
 
 #include <cerrno>
 
-#include "base/log.h"
 #include "platform/errno.h"
+#include "rpc/unix_socket.h"
 
 namespace berth::crust {
 namespace {
 
-using base::Error;
-using base::StatusCode;
 using base::StatusOr;
 
+// virtiofsd waits in accept(2) for QEMU, so the socket blocks.
 StatusOr<base::UniqueFd> ListenForQemu(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Error(StatusCode::kInvalidArgument, "the path {} is too long for a socket",
-                 base::Quote(path));
-  }
-  path.copy(address.sun_path, path.size());
-  base::UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!listener.valid()) return platform::ErrnoError(errno, "make a socket for virtiofsd");
-  if ((unlink(path.c_str()) != 0 && errno != ENOENT) ||
-      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      listen(listener.get(), 1) != 0) {
-    return platform::ErrnoError(errno, "listen at " + base::Quote(path));
+  ASSIGN_OR_RETURN(base::UniqueFd listener, rpc::ListenAt(path));
+  const int flags = fcntl(listener.get(), F_GETFL);
+  if (flags < 0 || fcntl(listener.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    return platform::ErrnoError(errno, "prepare the socket of virtiofsd");
   }
   return listener;
 }

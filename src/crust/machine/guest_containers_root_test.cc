@@ -106,7 +106,7 @@ class GuestContainersTest : public GuestFixture {
     GuestFixture::SetUp();
   }
 
-  // What a volume has: the root of containers, and what subPaths lead to.
+  // Writes the root of containers into the volume, and files to which subPaths lead.
   void FillVolume(const platform::LoopDevice& device) {
     OnHost(device, "ext4", [](const std::string& root) {
       namespace fs = std::filesystem;

@@ -47,7 +47,7 @@ struct MachineSettings {
   std::chrono::milliseconds answer_within{20'000};
 };
 
-// What the machine of one sandbox gets beyond its settings, which many sandboxes have in common.
+// These belong to the machine of one sandbox, while many sandboxes have MachineSettings in common.
 struct MachineNeeds {
   int64_t memory_mib = 0;  // 0: as in MachineSettings
   int cpus = 0;            // 0: as in MachineSettings

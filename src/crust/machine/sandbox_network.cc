@@ -55,7 +55,8 @@ int EnterNetwork(const char* path) {
   return setns(space, CLONE_NEWNET) == 0 ? 0 : errno;
 }
 
-// What `open` opens in a child process that is in the namespace: a descriptor or a negative errno.
+// Calls `open` in a child process that is in the namespace. `open` returns a descriptor or a
+// negative errno.
 StatusOr<UniqueFd> OpenInNetwork(const std::string& path, int (*open)()) {
   ASSIGN_OR_RETURN(platform::OpenedInChild opened,
                    platform::OpenInChild("enter the sandbox's network", kEnterTime, [path, open] {

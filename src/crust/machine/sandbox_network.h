@@ -21,7 +21,7 @@
 namespace berth::crust {
 
 inline constexpr const char* kTapName = "berth-tap";
-// Of addresses, routes and neighbors each.
+// A network may have so many addresses, routes and neighbors each.
 inline constexpr size_t kMostNetworkEntries = 256;
 
 // The texts are those of the call guest.network (base/ipc/guest_call.h).
@@ -33,7 +33,7 @@ struct SandboxNetwork {
   std::vector<std::string> addresses, routes, neighbors;
 };
 
-// What the kernel lists in a namespace. Addresses are bytes, as in a packet.
+// The objects that the kernel lists in a namespace. Addresses are bytes, as in a packet.
 struct NetworkList {
   struct Link {
     int number = 0;

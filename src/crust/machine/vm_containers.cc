@@ -30,7 +30,7 @@ namespace container = base::ipc::container;
 
 namespace {
 
-// What the guest may take beyond the time that it allows runc.
+// The guest may take a little longer for a call than it allows runc.
 constexpr std::chrono::seconds kGuestCallTime = container::kRuncTime + std::chrono::seconds(10);
 
 Message MakeCall(std::string_view method) {
@@ -140,9 +140,7 @@ StatusOr<base::UniqueFd> VmContainers::Create(const std::string& name, bool term
   StatusOr<Reply> reply = CallWithStream(create);
   if (reply.status().code() == StatusCode::kAlreadyExists) {
     // An earlier handler was killed before it could answer, and nobody has that one's stream.
-    RETURN_IF_ERROR(CallGuest(MakeCall(container::kDelete)
-                                  .Set(container::kContainer, name)
-                                  .Set(container::kForce, int64_t{1})));
+    RETURN_IF_ERROR(CallGuest(ForceDelete(name)));
     reply = CallWithStream(create);
   }
   RETURN_IF_ERROR(reply);

@@ -59,8 +59,9 @@ class PodSandboxesTest : public testing::Test {
   }
   Status Publish() { return handler_->RuntimePublishVolume(PublishRequest()).status(); }
   Status Begin(const std::string& sandbox) {
-    return handler_->BeginSandbox(rpc::SandboxId(sandbox), api::PodUid(kPodOfSandboxes),
-                                  folder_ / "bundle");
+    return handler_
+        ->BeginSandbox(rpc::SandboxId(sandbox), api::PodUid(kPodOfSandboxes), folder_ / "bundle")
+        .status();
   }
   Status Unpublish() {
     wire::RuntimeUnpublishVolumeRequest request;

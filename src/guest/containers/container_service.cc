@@ -306,12 +306,11 @@ ContainerService::Reply ContainerService::Create(const std::string& id, const Me
     Remove(id);
     return made;
   }
-  Launch launch = {.container = id,
-                   .process = "",
-                   .port = TextOf(request, call::kPort),
-                   .has_terminal = IsSet(request, call::kTerminal),
-                   .arguments = {"create", "--bundle", bundle}};
-  if (options_.runc.no_pivot) launch.arguments.push_back("--no-pivot");
+  const Launch launch = {.container = id,
+                         .process = "",
+                         .port = TextOf(request, call::kPort),
+                         .has_terminal = IsSet(request, call::kTerminal),
+                         .arguments = {"create", "--bundle", bundle}};
   const auto process = RunProcess(launch);
   if (!process.ok()) {
     static_cast<void>(runc_.Run({"delete", "--force", id}, bundle + "/log", {},

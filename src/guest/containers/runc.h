@@ -16,8 +16,6 @@ namespace berth::guest {
 struct RuncOptions {
   std::string program = "/usr/sbin/runc";
   std::string root = "/run/runc";  // where runc keeps the state of its containers
-  // The root of the guest is its initramfs, of which pivot_root(2) is not possible.
-  bool no_pivot = false;
 };
 
 // The standard descriptors of a process, as far as it has them; the others are /dev/null.
