@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import uuid
 
@@ -60,7 +61,7 @@ class Guest:
 
     def _end(self):
         self._ask("crust.end")
-        self.bundle.rmdir()
+        shutil.rmtree(self.bundle)
 
     def end(self):
         self._end()
